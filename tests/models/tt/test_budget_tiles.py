@@ -21,22 +21,7 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY, tiny_for
-from tests.models.tt.pair_programs import (
-    Fault,
-    attention_alone,
-    bits_of,
-    build_pair,
-    caches_of,
-    chosen_tiles,
-    guarded,
-    load_cache,
-    own_masses,
-    poison,
-    put_known,
-    put_masses,
-    words_of,
-    wrap_sums,
-)
+from tests.models.tt import pair_programs as pairs
 from tests.support.tt_programs import check_close, figures, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -72,7 +57,7 @@ TEXT = (
     *((8, 32), (13, 40), (13, 20), (51, 65), (93, 0), (55, 75), (21, 21), (43, 29)),
     *((64, 41), (85, 22), (26, 22), (55, 50), (56, 16), (79, 62)),
 )
-POISON = poison(CAPACITY // TILE)
+POISON = pairs.poison(CAPACITY // TILE)
 LOST, LATE = 0, 1  # users
 SHORT = Case(
     *(TINY, 1, 0, 47, 2, (([0, 1], 2, THRESHOLD, True, None), ([0], 1, 0.0, False, None))),
@@ -108,7 +93,7 @@ class Step(NamedTuple):
 
     threshold: float
     anew: bool
-    fault: Fault | None
+    fault: pairs.Fault | None
     users: list[int]
     tokens: list[int]
     positions: list[int]
@@ -144,8 +129,8 @@ def decode(mesh, expected: Expected) -> dict:
     # By shapes a chip alone has more cores, and other sums.
     program = None if case.workers is None else ProgramConfig(workers_per_head=case.workers, key_chunk=chunk_size)
     how = {"users": case.users, "capacity": CAPACITY, "program": program}
-    model, pair = build_pair(mesh, case.config, state, **how, **GUESS)
-    load_cache(model, *expected.prefilled)
+    model, pair = pairs.build_pair(mesh, case.config, state, **how, **GUESS)
+    pairs.load_cache(model, *expected.prefilled)
 
     told: dict = {"steps": []}
     for number, step in enumerate(expected.steps):
@@ -153,22 +138,22 @@ def decode(mesh, expected: Expected) -> dict:
         if step.anew:
             pair.reset()
         if step.fault is not None:
-            put_masses(pair, step.fault, [earlier["masses"] for earlier in told["steps"]])
+            pairs.put_masses(pair, step.fault, [earlier["masses"] for earlier in told["steps"]])
         out = model.decode(model.step_inputs(step.tokens, step.positions))
         model.check()
         logits = [chip[0, 0, : case.users].float() for chip in of_chips(out)]
         found = {"logits": logits, "priorities": pair.last_priorities(), "counted": pair.statistics()}
         logger.info("step {}: {}", number, found["priorities"])
-        found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
+        found |= {name: pairs.words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
         told["steps"].append(found)
-    told["caches"] = caches_of(model)
+    told["caches"] = pairs.caches_of(model)
     if case.tp == 1:
-        exact = attention_alone()(chunk_size, False, pair.guess_range, pair.by_budget.chosen, program)
+        exact = pairs.attention_alone()(chunk_size, False, pair.guess_range, pair.by_budget.chosen, program)
         alone = model.with_attention(exact).decode(model.step_inputs(step.tokens, step.positions))
         told["alone"] = [chip[0, 0, : case.users].float() for chip in of_chips(alone)]
-        told["guarded"] = guarded(model, pair.attention_pairs, 8)
+        told["guarded"] = pairs.guarded(model, pair.attention_pairs, 8)
     pair.reset()
-    return told | {"forgotten": words_of(pair.by_budget.masses)}
+    return told | {"forgotten": pairs.words_of(pair.by_budget.masses)}
 
 
 @torch.inference_mode()
@@ -197,19 +182,19 @@ def on_the_reference(case: Case) -> Expected:
         if anew:
             policy.by_budget.reset()
         if fault is not None:
-            put_known(policy.by_budget, fault, [step.after for step in steps])
+            pairs.put_known(policy.by_budget, fault, [step.after for step in steps])
         for number in range(count):
-            known = own_masses(policy.by_budget, *sizes)
+            known = pairs.own_masses(policy.by_budget, *sizes)
             if case.text:
                 chosen = list(case.text[len(steps) - 1])
             tokens = list(chosen)
             positions = [int(cache.lengths[user]) if user in users else -1 for user in range(case.users)]
             unharmed = None if whole is None else step(users, *whole)[1]
             logits, hits = step(users, policy, cache)
-            wrap_sums(policy.by_budget, known)
+            pairs.wrap_sums(policy.by_budget, known)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
-            after = own_masses(policy.by_budget, *sizes)
+            after = pairs.own_masses(policy.by_budget, *sizes)
             how = (threshold, False, None) if number else (threshold, anew, fault)
             steps.append(Step(*how, users, tokens, positions, logits, known, after, hits, unharmed or hits))
     return Expected(case, prefilled, steps, cache)
@@ -302,7 +287,7 @@ def check_tiles_and_masses(found: dict, expected: Expected) -> None:
                     if known is None:
                         assert not row.any()
                         continue
-                    assert bits_of(row) == chosen_tiles(known[head], RANGE, wanted.positions[user] + 1)
+                    assert pairs.bits_of(row) == pairs.chosen_tiles(known[head], RANGE, wanted.positions[user] + 1)
                     chosen += 1
                     after = wanted.after[layer][rank][user][head]
                     masses = ours["masses"][layer][chip][user, 0, : len(after)].double() * MASS_UNIT

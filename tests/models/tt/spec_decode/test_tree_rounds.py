@@ -22,21 +22,7 @@ from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_greedy
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tiny import TINY, tiny_for
-from tests.models.tt.pair_programs import (
-    Fault,
-    bits_of,
-    build_pair,
-    caches_of,
-    chosen_tiles,
-    end_second_chip_in,
-    load_cache,
-    own_masses,
-    poison,
-    put_known,
-    put_masses,
-    words_of,
-    wrap_sums,
-)
+from tests.models.tt import pair_programs as pairs
 from tests.support.tt_programs import GRID, SMALLEST, build, check_close, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -53,7 +39,7 @@ class RoundPlan(NamedTuple):
 
     threshold: float
     hits: list[int | None]
-    fault: Fault | None = None
+    fault: pairs.Fault | None = None
 
 
 @dataclass
@@ -72,7 +58,7 @@ class Round:
     priorities: list[list[list[int]]]
     known: list | None = None
     after: list | None = None
-    fault: Fault | None = None
+    fault: pairs.Fault | None = None
 
 
 class _Together(ALSpecAttention):
@@ -137,8 +123,8 @@ def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, roun
         model, _ = build(mesh, config, users=users, capacity=capacity, seed=seed)
     else:
         state = random_state_dict(config, seed)
-        model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, **guess)
-    load_cache(model, *prefilled)
+        model, pair = pairs.build_pair(mesh, config, state, users=users, capacity=capacity, **guess)
+    pairs.load_cache(model, *prefilled)
     step = TreeStep(model, NODES, GREEDY)
     traced = TracedStep(mesh, step, why_no_trace(mesh) is not None)
     rows = range(0, model.mesh_shape.chips, model.mesh_shape.tp)  # the first chip of each
@@ -147,7 +133,7 @@ def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, roun
         if pair is not None:
             pair.threshold = planned.threshold
         if planned.fault is not None:
-            put_masses(pair, planned.fault, [])
+            pairs.put_masses(pair, planned.fault, [])
         step.load(planned.drafts, planned.lengths)
         verified = traced()
         model.check()
@@ -161,11 +147,11 @@ def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, roun
             decided = pair.last_priorities()
             found["priorities"] = [[row[layer] for row in decided] for layer in range(len(decided[0]))]
             if pair.by_budget is not None:
-                found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
+                found |= {name: pairs.words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
         told["rounds"].append(found)
     told["replays"] = traced.replays
     traced.release()
-    told["caches"] = caches_of(model)
+    told["caches"] = pairs.caches_of(model)
     if pair is not None:
         counted = pair.statistics()
         told["counts"] = [(layer.hits, layer.misses, layer.bypassed) for layer in counted.layers]
@@ -182,7 +168,7 @@ def guarded_results(model) -> list:
 
     told = []
     for status in (0, 8):
-        end_second_chip_in(model, model.pair.attention_pairs, status)
+        pairs.end_second_chip_in(model, model.pair.attention_pairs, status)
         rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
         verified = Verified(model.put_integers(rows, "int32"), nodes=2)
         model.guard_result(verified.result)
@@ -199,7 +185,7 @@ def step_with_a_cut_cable(mesh, capacity: int) -> list:
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from runtime_patches.simulated_n150.links import Links
 
-    model, _ = build_pair(mesh, SMALLEST, random_state_dict(SMALLEST, 0), capacity=capacity, timeout_s=1e-3)
+    model, _ = pairs.build_pair(mesh, SMALLEST, random_state_dict(SMALLEST, 0), capacity=capacity, timeout_s=1e-3)
     step, told = TreeStep(model, 3, GREEDY), []
     for cut in (False, True):
         step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3])
@@ -262,7 +248,7 @@ def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tupl
         active = [user for user in range(users) if plan.hits[user] is not None]
         view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
         if plan.fault is not None:
-            put_known(known, plan.fault, [])
+            pairs.put_known(known, plan.fault, [])
         batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
         tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
         tokens[:, 0] = torch.tensor([roots[user] for user in active])
@@ -313,9 +299,9 @@ def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tupl
         priorities = _priorities(accepted, [user in active for user in range(users)])
         masses = [None, None]
         if known is not None:
-            masses[0] = own_masses(known, layers, users)
-            wrap_sums(policy.by_budget, masses[0])
-            masses[1] = own_masses(policy.by_budget, layers, users)
+            masses[0] = pairs.own_masses(known, layers, users)
+            pairs.wrap_sums(policy.by_budget, masses[0])
+            masses[1] = pairs.own_masses(policy.by_budget, layers, users)
         rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses, plan.fault))
     assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
     taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
@@ -351,7 +337,7 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, rounds):
     runs eagerly, the others replay one trace. Poisoned weights cost guesses alone."""
     plans = [RoundPlan(THRESHOLD, row) for row in HITS[:rounds]]
     if rounds > POISONED:
-        plans[POISONED] = plans[POISONED]._replace(fault=poison(CAPACITY // TILE))
+        plans[POISONED] = plans[POISONED]._replace(fault=pairs.poison(CAPACITY // TILE))
     planned, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, plans)
     assert taken == TAKEN[:rounds]
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
@@ -429,8 +415,8 @@ def check_tiles(planned: Planned, told: dict) -> None:
                 for user, length in enumerate(wanted.lengths):
                     known, after = (each[layer][row][user] for each in (wanted.known, wanted.after))
                     if user in wanted.drafts:
-                        tiles = [] if known is None else chosen_tiles(known[head], RANGE, length + 1)
-                        assert bits_of(words[user, 0]) == tiles
+                        tiles = [] if known is None else pairs.chosen_tiles(known[head], RANGE, length + 1)
+                        assert pairs.bits_of(words[user, 0]) == tiles
                         chosen += bool(tiles)
                     masses = found["masses"][layer][chip][user, 0].double() * MASS_UNIT
                     if after is None:
