@@ -83,11 +83,13 @@ def test_bad_requests_are_named(model: ReferenceLlama) -> None:
         generate(model, [[1]], max_new_tokens=0)
     with pytest.raises(ValueError, match="got 2.5"):
         generate(model, [[1]], max_new_tokens=2.5)
+    with pytest.raises(ValueError, match="the text has no tokens"):
+        measure_hits(model, [])
 
 
 def test_decisions_are_those_of_decoding_token_by_token():
     model = ReferenceLlama.random(untied(), seed=3)
-    ids = torch.randint(0, model.config.vocab_size, (200,), generator=torch.Generator().manual_seed(1)).tolist()
+    ids = random_tokens(200, 1, model.config.vocab_size)
     done: list[int] = []
     found = measure_hits(model, ids, 0.6, 32, done.append)
     policy, cache = ALSpecAttention(0.6, 32), model.new_cache(1, len(ids))
@@ -95,8 +97,3 @@ def test_decisions_are_those_of_decoding_token_by_token():
         model.forward(torch.tensor([[token]]), cache, policy=policy, logits="none")
     assert found.decisions_per_token() == policy.statistics.decisions_per_token()
     assert found.hits and found.misses and found.bypassed_positions == 63 and done == [128, 200]
-
-
-def test_a_text_without_tokens_cannot_be_measured():
-    with pytest.raises(ValueError, match="the text has no tokens"):
-        measure_hits(ReferenceLlama.random(untied()), [])

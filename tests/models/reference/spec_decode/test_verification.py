@@ -22,18 +22,6 @@ SETTINGS = {
 }
 
 
-def drawn_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Draw distinct tokens one after another, each from what the earlier ones leave: [n, vocab] and [n, count] ->
-    int64 [n, count]; 0 where a row has run out of tokens, a filler that must never be accepted."""
-    weights, drawn = probabilities.double().clone(), torch.zeros(uniforms.shape, dtype=torch.int64)
-    for column in range(uniforms.shape[1]):
-        rows = (weights.sum(-1) > 0).nonzero().flatten()
-        if len(rows):
-            drawn[rows, column] = inverse_cdf(weights[rows], uniforms[rows, column])
-        weights[torch.arange(len(weights)), drawn[:, column]] = 0.0
-    return drawn
-
-
 def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Target and draft as Markov chains over the last token: two [VOCAB, VOCAB] tables of next-token distributions."""
     generator = torch.Generator().manual_seed(seed)
@@ -43,19 +31,20 @@ def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.T
 
 
 def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str) -> tuple[TokenTreeBatch, torch.Tensor]:
-    """DRAWS trees of one shape: children of every node drawn from q by `kind`. Returns trees and tokens."""
+    """DRAWS trees of one shape: children of every node drawn from q by `kind`, of "distinct" ones without replacement;
+    where q has too few, tokens that it never gives fill up. Returns trees and tokens."""
+    generator = torch.Generator().manual_seed(100)
     trees = TokenTreeBatch.shared(shape, DRAWS)
     tokens = torch.full((DRAWS, len(shape)), ROOT)
     for node in range(len(shape)):
         children = (shape.parents == node).nonzero().flatten()
         if not len(children):
             continue
-        distribution, uniforms = q[tokens[:, node]], rand(DRAWS, len(children), seed=100 + node)
+        distribution = q[tokens[:, node]]
         if kind == "distinct":
-            drawn = drawn_without_replacement(distribution, uniforms)
+            tokens[:, children] = distribution.double().multinomial(len(children), generator=generator)
         else:
-            drawn = distribution.topk(len(children), dim=-1).indices
-        tokens[:, children] = drawn
+            tokens[:, children] = distribution.topk(len(children), dim=-1).indices
     return trees, tokens
 
 

@@ -39,10 +39,10 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
     view = ttnn.get_memory_view(mesh, ttnn.BufferType.L1)
     return {
         "result": result,
+        "memory": memory,
         "programs": mesh.num_program_cache_entries(),
         "l1_peak": view.total_bytes_allocated_per_bank + memory.l1_peak,
         "l1_size": view.total_bytes_per_bank,
-        "largest": (memory.largest_program, memory.largest_op),
     }
 
 
@@ -67,7 +67,7 @@ def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, tempe
     logits, verified = (1, 1, users * nodes, LLAMA.vocab_size), (users, 4 + 2 * nodes)
     assert found["result"] == (logits if temperature is None else verified)
     assert found["programs"] > 20
-    assert found["largest"][0] > 0 and found["l1_peak"] <= found["l1_size"]
+    assert found["memory"].largest_program > 0 and found["l1_peak"] <= found["l1_size"]
 
 
 SIZE, DRAFTED = 4, 4  # layers in parallel, and tokens of a chain
@@ -105,15 +105,8 @@ def round_built(mesh, layers: int | None, draft_layers: int | None) -> dict:
         "calibrate": lambda: sampler(draft.decode(nodes, gather_logits=False)),
         "verify and commit": lambda: step().result,
     }
-    view, told = ttnn.get_memory_view(mesh, ttnn.BufferType.L1), {}
-    for name, run in steps.items():
-        memory, shape = step_memory(run)
-        told[name] = {
-            "result": shape,
-            "dram_peak": memory.dram_peak * banks.num_banks,
-            "l1_peak": memory.l1_peak,
-            "largest": (memory.largest_program, memory.largest_op),
-        }
+    view = ttnn.get_memory_view(mesh, ttnn.BufferType.L1)
+    told = {name: step_memory(run) for name, run in steps.items()}
     return {
         "held": {name: (size * banks.num_banks, planned) for name, (size, planned) in held.items()},
         "size": banks.total_bytes_per_bank * banks.num_banks,
@@ -142,8 +135,7 @@ def test_a_round_with_a_layer_parallel_draft_builds_and_fits(mock_mesh, shape, l
         # The runtime pads small tensors; rotary matrices and page tables are not counted.
         assert planned <= measured * 1.001 and measured - planned < max(0.02 * planned, 8e6)
     assert sum(measured for measured, _ in found["held"].values()) < found["size"]
-    for step in found["steps"].values():
-        assert step["largest"][0] > 0 and found["l1_held"] + step["l1_peak"] <= found["l1_size"]
-    assert found["steps"]["draft"]["result"] == (1, 1)
-    assert found["steps"]["calibrate"]["result"] == (1, DRAFTED + 1)
+    for memory, _ in found["steps"].values():
+        assert memory.largest_program > 0 and found["l1_held"] + memory.l1_peak <= found["l1_size"]
+    assert found["steps"]["draft"][1] == (1, 1) and found["steps"]["calibrate"][1] == (1, DRAFTED + 1)
     assert found["programs"] > 40
