@@ -156,12 +156,12 @@ class Interrupting(TextPrinter):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def on_boards(folder, chips_of=1024, **options) -> Conversation:
+def on_boards(folder, chips_of=1024) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
     from models.llama31_8b.tt.generator import Generator
 
     loaded = load_model(folder)
-    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact")
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
     plan = Plan(MeshShape(1, 1), ModelSettings(), limit=1000)
@@ -256,16 +256,12 @@ def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch,
     assert f"([{length}], [0])" in capsys.readouterr().err
 
 
-def on_cpu(folder, **options) -> Conversation:
-    loaded = load_model(folder)
-    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
-    return Conversation(session_on_cpu(loaded, chosen, chats=True))
-
-
 @either_interrupt
 def test_an_interrupted_reply_counts_as_its_result_does(folder, signals):
     """It ends at its next token, and hits, misses and speeds are of the same tokens; or at once, and counts nowhere."""
-    talk, before = on_cpu(folder), signal.getsignal(signal.SIGINT)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9)
+    talk = Conversation(session_on_cpu(load_model(folder), chosen, chats=True))
+    before = signal.getsignal(signal.SIGINT)
     printer = Interrupting(talk.session.checkpoint, 3, signals)
     talk.reply("the 12 and the end " * 10, printer)
     assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(printer.said)

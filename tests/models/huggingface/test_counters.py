@@ -12,9 +12,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
-from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.huggingface.tiny_transformers import CHUNK, THRESHOLD, decoded, texts, tiny_decoder
+from tests.models.huggingface.tiny_transformers import CHUNK, THRESHOLD, Layer, decoded, texts, tiny_decoder
 
 
 def test_counts_are_the_sums_of_the_decisions() -> None:
@@ -51,22 +50,15 @@ def test_rows_come_and_go() -> None:
 def test_no_step_waits_for_the_device(queries: int, masked: bool) -> None:
     """By torch's fake tensors, which have no values to wait for and refuse tensors of two devices. Layer 0 is on the
     host and layer 1 on a GPU, as accelerate spreads a model; counts of both add up where they are read."""
-
-    class Layer(torch.nn.Module):
-        is_causal, num_key_value_groups = True, 2
-
-        def __init__(self, layer: int) -> None:
-            super().__init__()
-            self.layer_idx = layer
-            setattr(self, _ATTRIBUTE, counted)
-
     counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK)
     shapes = ((2, 4, queries, 16), (2, 2, 100, 16), (2, 2, 100, 16))
     with FakeTensorMode():
         for layer, device in enumerate(("cpu", "cuda")):
             mask = torch.ones(2, 1, queries, 100, dtype=torch.bool, device=device)
             states = [torch.randn(shape, device=device) for shape in shapes]
-            out, _ = alspec_attention(Layer(layer), *states, mask if masked or queries > 1 else None, scaling=0.25)
+            out, _ = alspec_attention(
+                Layer(counted, layer), *states, mask if masked or queries > 1 else None, scaling=0.25
+            )
             assert out.device.type == device
         assert counted.totals().shape == (2, 2, 3)
         with pytest.raises(DataDependentOutputException):

@@ -7,9 +7,8 @@ import torch
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
-from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.huggingface.tiny_transformers import tiny_decoder
+from tests.models.huggingface.tiny_transformers import Layer, tiny_decoder
 
 IDS = torch.ones((1, 8), dtype=torch.int64)
 SLIDING = {"sliding_window": 16}
@@ -60,15 +59,11 @@ def test_wrong_settings(settings, message) -> None:
         alspec.AttentionSpeculation(**settings)
 
 
-class Layer(torch.nn.Module):
-    layer_idx, is_causal = 0, True
-
-
-def attend(mask=None, module: torch.nn.Module | None = None, **options):
+def attend(mask=None, placed: bool = True, **options):
     query, key = torch.randn(1, 4, 1, 16), torch.randn(1, 2, 80, 16)
-    module = Layer() if module is None else module
-    module.num_key_value_groups = 2
-    setattr(module, _ATTRIBUTE, alspec.AttentionSpeculation())
+    module = Layer(alspec.AttentionSpeculation())
+    if not placed:
+        del module.layer_idx
     return alspec_attention(module, query, key, key, mask, **{"scaling": 0.25, **options})
 
 
@@ -80,6 +75,7 @@ def attend(mask=None, module: torch.nn.Module | None = None, **options):
         ({"s_aux": torch.zeros(4)}, r"learned attention sinks \(s_aux\)"),
         ({"position_bias": torch.zeros(1)}, r"position biases \(position_bias\)"),
         ({"is_causal": False}, "its attention is not causal"),
+        ({"placed": False}, "Layer has no layer_idx"),
         ({"dropout": 0.1}, "attention dropout 0.1.*model.eval"),
         ({"mask": torch.zeros(1, 1, 1, 80)}, r"a mask of torch.float32 \[1, 1, 1, 80\]; expected torch.bool"),
         ({"mask": torch.ones(1, 4, 1, 80, dtype=torch.bool)}, r"torch.bool \[1, 4, 1, 80\]"),
@@ -92,11 +88,3 @@ def attend(mask=None, module: torch.nn.Module | None = None, **options):
 def test_what_a_model_hands_over(options, message) -> None:
     with pytest.raises(alspec.UnsupportedAttentionError, match=message):
         attend(**options)
-
-
-def test_a_module_without_a_place() -> None:
-    class Nameless(torch.nn.Module):
-        is_causal = True
-
-    with pytest.raises(alspec.UnsupportedAttentionError, match="Nameless has no layer_idx"):
-        attend(module=Nameless())

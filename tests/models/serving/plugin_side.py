@@ -173,10 +173,7 @@ class Plugin:
 
     @classmethod
     def over_torch(cls, model: ReferenceLlama, users: int = USERS, **options) -> Plugin:
-        def make(blocks: int, size: int) -> TorchEngine:
-            return TorchEngine(model, users, blocks, size)
-
-        adapter = LlamaForCausalLM(make, users, BLOCK * WIDTH)
+        adapter = LlamaForCausalLM(partial(TorchEngine, model, users), users, BLOCK * WIDTH)
         return cls(adapter, model.config, users=users, **options)
 
     def room(self, request: Request, positions: int) -> None:

@@ -52,20 +52,16 @@ def settings_in(cache: Path) -> set[ComputeSettings]:
         if not (folder / "trisc1").is_dir():
             continue  # a data movement kernel
         text, source = descriptors.read_text(), Path(_SOURCE.search((folder / "chlkc_math.cpp").read_text())[1])
-        calls = _calls(source, (folder / "defines_generated.h").read_text())
+        # The kernel, the macros it was built with and the headers beside it.
+        texts = [source.read_text(), (folder / "defines_generated.h").read_text()]
+        texts += [path.read_text() for name in _LOCAL.findall(texts[0]) if (path := source.parent / name).is_file()]
+        calls = {name for part in texts for name in _PRODUCTS.findall(part)}
         fidelity, float32, formats = (part.search(text)[1] for part in (_FIDELITY, _FLOAT32, _FORMATS))
         products, reuses = bool(calls) or OURS in source.parts, "binary_dest_reuse_tiles" in calls
         reuses &= FLOAT32_FORMAT in map(int, formats.split(","))
         how = FIDELITIES[int(fidelity)], float32 == "true", products, reuses
         found.add(ComputeSettings(folder.parent.name, *how))
     return found
-
-
-def _calls(source: Path, macros: str) -> set[str]:
-    """Names of _PRODUCTS in a kernel's source, the headers beside it and the macros it was built with."""
-    texts = [source.read_text(), macros]
-    texts += [path.read_text() for name in _LOCAL.findall(texts[0]) if (path := source.parent / name).is_file()]
-    return {name for text in texts for name in _PRODUCTS.findall(text)}
 
 
 CAPACITY, LAYERS, NODES = 1024, 2, 16

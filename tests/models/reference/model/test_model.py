@@ -9,7 +9,7 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint.load import resolve_source
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.config import ContextLengthError, LlamaConfig, RopeScaling
+from models.llama31_8b.config import ContextLengthError, RopeScaling
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention, SinkAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
@@ -144,16 +144,6 @@ CONFIGS = {
 }
 
 
-def hf_model(config: LlamaConfig, weights: dict[str, torch.Tensor]):
-    """transformers' Llama with these weights."""
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf_dict())).eval()
-    missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}
-    model.tie_weights()
-    model.generation_config.eos_token_id = None
-    return model
-
-
 def agree(ours: torch.Tensor, theirs: torch.Tensor, what: str) -> None:
     """Every logit within 1e-4 of the range of the logits."""
     error = (ours - theirs).abs().max().item()
@@ -167,7 +157,10 @@ def test_logits_agree_with_transformers(name: str) -> None:
     config = CONFIGS[name]
     weights = random_state_dict(config, seed=3)
     model = ReferenceLlama.from_state_dict(config, weights)
-    theirs = hf_model(config, weights)
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf_dict())).eval()
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}
+    theirs.tie_weights()
     tokens = torch.tensor([random_tokens(200, seed=1), random_tokens(200, seed=2)])
     with torch.no_grad():
         expected = theirs(tokens).logits
