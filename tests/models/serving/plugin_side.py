@@ -202,11 +202,9 @@ class Plugin:
         ends = [min(r.length, r.computed + budget) for r in requests]
         for request, end in zip(requests, ends, strict=True):
             self.room(request, end)
-        tokens = torch.zeros(len(requests), max(ends), dtype=torch.int32)
-        for row, (request, end) in enumerate(zip(requests, ends, strict=True)):
-            tokens[row, :end] = torch.tensor(request.tokens[:end])
+        parts = [torch.tensor(r.tokens[:end], dtype=torch.int32) for r, end in zip(requests, ends, strict=True)]
         logits = self.adapter.prefill_forward(
-            tokens=tokens,
+            tokens=torch.nn.utils.rnn.pad_sequence(parts, batch_first=True),
             page_table=self.table(requests, len(requests)),
             kv_cache=self.cache,
             enable_trace=True,
@@ -260,14 +258,12 @@ class Plugin:
     def _sampling(self, requests: list[Request], reset: bool) -> dict:
         if self.chooses == "host":
             return {}
-        empty = self.users - len(requests)
-        params = [request.params for request in requests]
-        vocab = self.adapter.engine.vocab_size
+        params = [request.params for request in requests] + [GREEDY] * (self.users - len(requests))
         found = SimpleNamespace(
-            temperature=[p.temperature for p in params] + [0.0] * empty,
-            top_k=[p.top_k or vocab for p in params] + [vocab] * empty,
-            top_p=[0.0 if p.top_k == 1 else p.top_p for p in params] + [1.0] * empty,
-            seed=[p.seed for p in params] + [None] * empty,
+            temperature=[p.temperature for p in params],
+            top_k=[p.top_k or self.adapter.engine.vocab_size for p in params],
+            top_p=[0.0 if p.top_k == 1 else p.top_p for p in params],
+            seed=[p.seed for p in params],
             enable_log_probs=[False] * self.users,
         )
         return {"sampling_params": found, "reset_batch": reset}

@@ -104,7 +104,7 @@ GREEDY = SamplingParams(0.0)
 ROWS = LlamaConfig(64, 128, 128, 1, 4, 2, 64, 256, name="rows")
 
 
-def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, rounds: list[Round], seed: int = 0) -> dict:
+def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, rounds: list[Round], seed: int) -> dict:
     """Run `rounds` after the users' prompts, the threshold of each where this dispatch has no traces. By round: the
     logits of all rows, float32 [users, nodes, vocab]; accepted paths and tokens as each row's chip tells them. Then how
     often a trace was replayed, and the caches as of `caches_of`.
@@ -308,14 +308,25 @@ def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tupl
     return Planned(rounds, cache, prefilled), taken
 
 
+def checked(
+    worker, config, seed: int, lengths, capacity: int, plans, guess: dict | None = None, weights: int = 0
+) -> tuple[list[list[bool]], dict]:
+    """Compare rounds on chips with the reference's, see `plan` and `tree_rounds`; return which guesses are taken, and
+    what the chips told."""
+    planned, taken = plan(config, weights, seed, lengths, capacity, plans)
+    told = worker.run(tree_rounds, config, planned.prefilled, guess, capacity, planned.rounds, weights, timeout=2900)
+    check_rounds(planned, told)
+    if guess is not None:
+        check_tiles(planned, told)
+    return taken, told
+
+
 @pytest.mark.sim
 def test_accepted_paths_move_in_caches_of_two_users(sim_device):
     """With prefixes of 30 and 12 tokens: the first's trees cross a tile; accepted paths are no prefix of the tree, so
     keys and values move."""
     rounds = [RoundPlan(0.0, [3, 1]), RoundPlan(0.0, [0, 2])]
-    planned, _ = plan(TINY, 0, 14, (30, 12), 96, rounds)
-    told = sim_device(GRID).run(tree_rounds, TINY, planned.prefilled, None, 96, planned.rounds, timeout=1400)
-    check_rounds(planned, told)
+    _, told = checked(sim_device(GRID), TINY, 14, (30, 12), 96, rounds)
     paths = {tuple(path) for found in told["rounds"] for row in found["verified"] for path, _ in row}
     assert paths == {(), (3,), (3, 5), (3, 5, 6)}
 
@@ -323,10 +334,7 @@ def test_accepted_paths_move_in_caches_of_two_users(sim_device):
 @pytest.mark.sim
 @pytest.mark.timeout(3000)
 def test_two_chips_of_a_row_share_the_heads_of_a_tree(sim_mesh):
-    config = tiny_for(2)
-    planned, _ = plan(config, 0, 10, (20,), 96, [RoundPlan(0.0, [2])])
-    told = sim_mesh((1, 2), "4x2").run(tree_rounds, config, planned.prefilled, None, 96, planned.rounds, timeout=2900)
-    check_rounds(planned, told)
+    checked(sim_mesh((1, 2), "4x2"), tiny_for(2), 10, (20,), 96, [RoundPlan(0.0, [2])])
 
 
 @pytest.mark.sim
@@ -338,14 +346,9 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, rounds):
     plans = [RoundPlan(THRESHOLD, row) for row in HITS[:rounds]]
     if rounds > POISONED:
         plans[POISONED] = plans[POISONED]._replace(fault=pairs.poison(CAPACITY // TILE))
-    planned, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, plans)
-    assert taken == TAKEN[:rounds]
-    told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
-        tree_rounds, TINY, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, timeout=2900
-    )
-    check_rounds(planned, told)
-    check_tiles(planned, told)
-    assert told["replays"] == rounds - 1
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    taken, told = checked(worker, TINY, SEED, PROMPTS, CAPACITY, plans, BY_BUDGET)
+    assert taken == TAKEN[:rounds] and told["replays"] == rounds - 1
     whole = [(0, [5, 7]), (0, [9])]
     assert told["guarded"] == [
         ([whole, whole], [[5, 7], [9]]),
@@ -358,18 +361,14 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, rounds):
 
 @pytest.mark.slow
 @pytest.mark.sim
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(3000)
 def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
     """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
     reference's, as on a pair, and each chip's tiles those of its own heads."""
     plans = [RoundPlan(0.5, [2, 1]), RoundPlan(0.5, [None, 3])]
-    planned, taken = plan(ROWS, 2, 9, PROMPTS, CAPACITY, plans)
+    worker = sim_mesh((2, 2), "4x2")  # reduce_scatter over two links wants eight cores
+    taken, _ = checked(worker, ROWS, 9, PROMPTS, CAPACITY, plans, BY_BUDGET, weights=2)
     assert taken == [[False], [True]]
-    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
-        tree_rounds, ROWS, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, 2, timeout=2300
-    )
-    check_rounds(planned, told)
-    check_tiles(planned, told)
 
 
 @pytest.mark.slow
