@@ -69,8 +69,3 @@ def test_settings_are_refused_before_weights_are_read(folder):
     (folder / "model.safetensors").unlink()
     with pytest.raises(MeshError, match="8 chips .* cannot share"):
         HostWeights.load(folder, MeshShape(1, 8), ModelSettings())
-
-
-def test_an_unknown_attention_policy():
-    with pytest.raises(ValueError, match="no attention policy 'window'; policies: exact, alspec"):
-        AttentionSettings("window")
