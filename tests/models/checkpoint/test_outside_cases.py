@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_name(case, tmp_path):
-    write_hf_folder(tmp_path, untied())
+    write_hf_folder(tmp_path)
     edit, message = REFUSED[case]
     edit(tmp_path)
     with pytest.raises((ModelLoadError, FileNotFoundError), match=message):
@@ -177,7 +177,7 @@ def test_refused_by_name(case, tmp_path):
     ],
 )
 def test_every_error_of_a_template_is_named(text, message, tmp_path):
-    write_hf_folder(tmp_path, untied())
+    write_hf_folder(tmp_path)
     edit_json(tmp_path / "tokenizer_config.json", chat_template=text)
     with pytest.raises(ChatTemplateError, match=message):
         Tokenizer.from_folder(tmp_path).apply_chat_template(MESSAGES)

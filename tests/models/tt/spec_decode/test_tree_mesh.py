@@ -14,7 +14,7 @@ from models.llama31_8b.tt.dram_budget import budget
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 LLAMA = preset("llama-3.1-8b")
-CAPACITY, LAYERS, CHUNK_SIZE = 4096, 2, 128
+CAPACITY = 4096
 
 
 def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: int | None = None) -> dict:
@@ -26,7 +26,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
     from perf.footprint.mesh_build import build_model, step_memory
 
     mesh.clear_program_cache()
-    model = build_model(mesh, "performance", users, CAPACITY, LAYERS, chunk_size, predictor="budget")
+    model = build_model(mesh, "performance", users, CAPACITY, 2, chunk_size, predictor="budget")
     if temperature is None:
         chain = TokenTree.chain(nodes)
         enter, leave = (times.expand(users, -1) for times in (chain.enter, chain.leave))
@@ -61,7 +61,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
     ids=lambda value: str(value).replace(", ", "x"),
 )
 def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, temperature):
-    chunk_size = CHUNK_SIZE if shape[0] == 2 else None
+    chunk_size = 128 if shape[0] == 2 else None
     found = mock_mesh(shape).run(built, users, nodes, temperature, chunk_size)
     logger.info("{}x{}, {} users, {} nodes: {}", *shape, users, nodes, found)
     logits, verified = (1, 1, users * nodes, LLAMA.vocab_size), (users, 4 + 2 * nodes)
