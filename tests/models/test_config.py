@@ -75,58 +75,47 @@ def test_defaults_of_missing_fields():
         ({"num_key_value_heads": 4}, r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)"),
         ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
+        # Odd types, and numbers that are none.
+        ({"rope_scaling": "llama3"}, 'rope_scaling must be an object or null, got "llama3"'),
+        ({"rope_scaling": {"rope_type": "linear", "factor": "8"}}, 'factor must be a number, got "8"'),
+        ({"architectures": "LlamaForCausalLM"}, "architectures must be a list of names, got .LlamaForCausalLM"),
+        ({"architectures": [["x"]]}, r"architecture .*x.* is not supported"),
+        ({"rms_norm_eps": []}, r"rms_norm_eps must be a number, got \[\]"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps must be finite and above 0, got 0"),
+        ({"rope_theta": math.nan}, "rope_theta must be a finite number, got NaN"),
+        ({"rope_theta": 10**400}, r"rope_theta must be a finite number, got 10{56}\.\.\."),
+        ({"rope_scaling": {**LLAMA3, "low_freq_factor": 0}}, "low_freq_factor must be above 0"),
+        (
+            {"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0.5}},
+            "positive integer, got 0.5",
+        ),
+        ({"head_dim": ""}, "head_dim must be a positive integer, got ''"),
+        ({"tie_word_embeddings": "false"}, 'tie_word_embeddings must be true or false, got "false"'),
+        ({"eos_token_id": "2"}, 'eos_token_id must be token ids of at least 0, got "2"'),
+        ({"eos_token_id": [[2]]}, r"eos_token_id must be token ids of at least 0, got \[\[2\]\]"),
+        ({"bos_token_id": [1]}, r"bos_token_id must be one id, got \[1\]"),
     ],
 )
-def test_refused_with_the_field_and_its_value(change, message):
-    with pytest.raises(ModelLoadError, match=message):
-        LlamaConfig.from_hf_dict({**BASE, **change})
+def test_refused_with_the_field_and_its_value(change, message, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, **change}))
+    with pytest.raises(ModelLoadError, match=f"{tmp_path}/config.json: .*{message}"):
+        LlamaConfig.from_pretrained(tmp_path)
 
 
-def test_missing_fields_are_all_named():
+def test_files_that_are_absent_hold_no_object_or_lack_fields(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no config.json in"):
+        LlamaConfig.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ModelLoadError, match=r"the config of .* is not an object but \[\]"):
+        LlamaConfig.from_pretrained(tmp_path)
     data = {key: value for key, value in BASE.items() if key not in ("vocab_size", "num_attention_heads")}
     with pytest.raises(ModelLoadError, match="config lacks vocab_size, num_attention_heads"):
         LlamaConfig.from_hf_dict(data)
 
 
-def test_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no config.json in"):
-        LlamaConfig.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**BASE, "head_dim": 63}))
-    with pytest.raises(ModelLoadError, match=f"{tmp_path}/config.json: head_dim must be even for RoPE, got 63"):
-        LlamaConfig.from_pretrained(tmp_path)
-
-
 def test_unknown_preset_lists_what_exists():
     with pytest.raises(ValueError, match="no preset named 'gpt'; presets: llama-3.1-8b, "):
         preset("gpt")
-
-
-ODD = {
-    "[]": r"the config of .* is not an object but \[\]",
-    '{"rope_scaling": "llama3"}': 'rope_scaling must be an object or null, got "llama3"',
-    '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': 'factor must be a number, got "8"',
-    '{"architectures": "LlamaForCausalLM"}': "architectures must be a list of names, got .LlamaForCausalLM",
-    '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
-    '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
-    '{"rms_norm_eps": 0}': "rms_norm_eps must be finite and above 0, got 0",
-    '{"rope_theta": NaN}': "rope_theta must be a finite number, got NaN",
-    '{"rope_theta": 1%s}' % ("0" * 400): r"rope_theta must be a finite number, got 10{56}\.\.\.",
-    json.dumps({"rope_scaling": {**LLAMA3, "low_freq_factor": 0}}): "low_freq_factor must be above 0",
-    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0.5}}': "positive integer, got 0.5",
-    '{"head_dim": ""}': "head_dim must be a positive integer, got ''",
-    '{"tie_word_embeddings": "false"}': 'tie_word_embeddings must be true or false, got "false"',
-    '{"eos_token_id": "2"}': 'eos_token_id must be token ids of at least 0, got "2"',
-    '{"eos_token_id": [[2]]}': r"eos_token_id must be token ids of at least 0, got \[\[2\]\]",
-    '{"bos_token_id": [1]}': r"bos_token_id must be one id, got \[1\]",
-}
-
-
-@pytest.mark.parametrize("text", ODD)
-def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
-    odd = json.loads(text)
-    (tmp_path / "config.json").write_text(json.dumps({**BASE, **odd} if isinstance(odd, dict) else odd))
-    with pytest.raises(ModelLoadError, match=ODD[text]):
-        LlamaConfig.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(

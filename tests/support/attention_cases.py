@@ -4,10 +4,13 @@
 definitions."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 
 from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
 
 
 def tiny_config(**changes) -> LlamaConfig:
@@ -28,6 +31,13 @@ def tiny_config(**changes) -> LlamaConfig:
 
 def random_tokens(count: int, seed: int = 0, vocab: int = 89) -> list[int]:
     return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def filled(model: ReferenceLlama, lengths: Sequence[int], capacity: int) -> KVCache:
+    """A cache with a random text of each length."""
+    cache = model.new_cache(len(lengths), capacity)
+    model.prefill([random_tokens(n, seed=n) for n in lengths], cache)
+    return cache
 
 
 def path_to(parents: list[int], node: int) -> list[int]:

@@ -4,6 +4,7 @@
 (see sim_worker.py). No ttnn at the top: tests import it at collection."""
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -113,6 +114,21 @@ def half_split(keys):
     return torch.cat((keys[..., 0::2], keys[..., 1::2]), -1)
 
 
+def put(mesh, values, memory: str = "DRAM"):
+    """A tensor of every chip, bfloat16 in tiles."""
+    import ttnn
+
+    place = getattr(ttnn, f"{memory}_MEMORY_CONFIG")
+    return ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=place)
+
+
+def read(tensor) -> torch.Tensor:
+    """What the first chip of a mesh holds."""
+    import ttnn
+
+    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
+
+
 def of_chips(tensor) -> list[torch.Tensor]:
     """What each chip of a mesh holds, row by row."""
     import ttnn
@@ -147,8 +163,6 @@ def prefill_and_decode(
     capacity: int = 128,
 ) -> dict:
     """Prefill one user in chunks, then feed greedy tokens: figures of logits at every step, top choices."""
-    from models.llama31_8b.tt.model import read
-
     model, reference = build(mesh, config, precision, capacity=capacity)
     cache = reference.new_cache(1, capacity)
     expected = reference.prefill([prompt], cache)
@@ -188,20 +202,16 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     from models.llama31_8b.config import inverse_frequencies
     from models.llama31_8b.reference.model.model import rotary_rows, rotate
     from models.llama31_8b.tt.layer import Pass
-    from models.llama31_8b.tt.model import StepInputs, read
+    from models.llama31_8b.tt.model import StepInputs
 
     config = config.with_layers(2)
     model, reference = build(mesh, config, precision)
     ours, theirs = model.layers[0], reference.layers[0]
     heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-    generator = torch.Generator().manual_seed(7)
-    dram, l1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
+    generator, placed = torch.Generator().manual_seed(7), partial(put, mesh)
 
     def normal(*shape) -> torch.Tensor:
         return torch.randn(*shape, generator=generator).bfloat16().float()
-
-    def put(tensor, memory=dram):
-        return ttnn.from_torch(tensor, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=memory)
 
     def rotated(x, start):
         """x: [heads, rows, head_dim], positions from start."""
@@ -212,33 +222,35 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     x, one = normal(ROWS, config.hidden_size), normal(1, config.hidden_size)
     tokens = torch.randint(0, config.vocab_size, (1, ROWS), generator=generator)
     found["embedding"] = figures(
-        read(model.embedding(model.put_integers(tokens, "uint32"), dram))[0, 0],
+        read(model.embedding(model.put_integers(tokens, "uint32"), ttnn.DRAM_MEMORY_CONFIG))[0, 0],
         F.embedding(tokens[0], reference.embedding),
     )
-    found["rms_norm"] = figures(read(ours.mlp_norm(put(x[None, None])))[0, 0], reference._rms_norm(x, theirs.mlp_norm))
+    normed = reference._rms_norm(x, theirs.mlp_norm)
+    found["rms_norm"] = figures(read(ours.mlp_norm(placed(x[None, None])))[0, 0], normed)
 
     def mlp(rows):
         gate, up = theirs.gate_up(rows).chunk(2, dim=-1)
         return theirs.down(F.silu(gate) * up)
 
     with torch.inference_mode():
-        found["mlp, a tile of rows"] = figures(read(ours.mlp(put(x[None, None]), model.rows))[0, 0], mlp(x))
-        found["mlp, one row in L1"] = figures(read(ours.mlp(put(one[None, None], l1), model.layout))[0, 0], mlp(one))
+        found["mlp, a tile of rows"] = figures(read(ours.mlp(placed(x[None, None]), model.rows))[0, 0], mlp(x))
+        in_l1 = placed(one[None, None], "L1")
+        found["mlp, one row in L1"] = figures(read(ours.mlp(in_l1, model.layout))[0, 0], mlp(one))
         found["lm_head"] = figures(
-            read(model.head(put(x[None, None]), model.rows))[0, 0, :, : config.vocab_size], reference.head(x)
+            read(model.head(placed(x[None, None]), model.rows))[0, 0, :, : config.vocab_size], reference.head(x)
         )
 
     angles = model.rope.row_angles(model.put_integers(torch.arange(64, 64 + ROWS)[None], "uint32"))
     many = normal(1, heads, ROWS, dim)  # neighbours are pairs
     found["rope, prefill"] = figures(
-        half_split(read(model.rope.prefill(put(many), angles))[0]), rotated(half_split(many[0]), 64)
+        half_split(read(model.rope.prefill(placed(many), angles))[0]), rotated(half_split(many[0]), 64)
     )
 
     # A whole prompt of one chunk: causal attention and the output projection.
     chunk = model.chunk([0] * ROWS, 0, 0)
     given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
     rows = Pass(model.cache, model.rows, model.rope.row_angles(given.angles), model.attention, given)
-    fused = model.rows.multiply(ours.attention.qkv, put(x[None, None]))
+    fused = model.rows.multiply(ours.attention.qkv, placed(x[None, None]))
     heads_output = ours.attention.attend_chunk(fused, chunk, rows)
     got = read(model.rows.multiply_heads(ours.attention.wo, heads_output))[0, 0]
 
@@ -258,7 +270,8 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
         # One more token behind it.
         inputs = model.step_inputs([0], [ROWS])
         step = Pass(model.cache, model.layout, model.rope.decode_angles(inputs.angles), model.attention, inputs)
-        out = ours.attention.attend(model.layout.multiply(ours.attention.qkv, put(one[None, None], l1)), step)
+        fused = model.layout.multiply(ours.attention.qkv, placed(one[None, None], "L1"))
+        out = ours.attention.attend(fused, step)
         got = read(model.layout.multiply_heads(ours.attention.wo, out))[0, 0]
         q, k1, v1 = projected(one, ROWS)
         keys, values = torch.cat((k, k1), 1), torch.cat((v, v1), 1)

@@ -5,6 +5,7 @@ name."""
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,7 @@ def edited(name: str, **changes: Any) -> Edit:
     return lambda folder: edit_json(folder / name, **changes)
 
 
-def config(**changes: Any) -> Edit:
-    return edited("config.json", **changes)
+config = partial(edited, "config.json")
 
 
 def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Edit:
@@ -43,23 +43,17 @@ def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Edit:
     return edit
 
 
-def both(*edits: Edit) -> Edit:
-    return lambda folder: [edit(folder) for edit in edits]
-
-
 def stale_index(folder: Path) -> None:
     names = {"model.norm.weight": "model-00001-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
 
 
+head_of_embeddings = tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]}))
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}  # fmt: skip
 SAME: dict[str, Edit] = {
     "as it is": lambda folder: None,
-    "tied with an equal head": both(
-        config(tie_word_embeddings=True),
-        tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]})),
-    ),
+    "tied with an equal head": lambda folder: (config(tie_word_embeddings=True)(folder), head_of_embeddings(folder)),
     "stale index": stale_index,
     "theta in rope_parameters": config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e4}),
     "both generations agree": config(
@@ -98,7 +92,7 @@ def test_words_are_split_by_tokenizer_json_whatever_the_class(tmp_path):
     from tokenizers import Tokenizer as Backend
 
     write_hf_folder(tmp_path)
-    edited("tokenizer_config.json", tokenizer_class="GPT2Tokenizer")(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
     text = "the 12 and 123 in"
     ids = Tokenizer.from_folder(tmp_path).encode(text)
     assert ids == Backend.from_file(str(tmp_path / "tokenizer.json")).encode(text).ids
@@ -111,10 +105,7 @@ def pointer(name: str) -> Edit:
 
 
 def renamed(name: str, other: str) -> Edit:
-    def edit(folder: Path) -> None:
-        (folder / name).rename(folder / other)
-
-    return edit
+    return lambda folder: (folder / name).rename(folder / other)
 
 
 NORM = "model.layers.1.input_layernorm.weight"
@@ -154,10 +145,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         tensors(lambda state: state.update({"model.layers.0.self_attn.q_proj.bias": torch.ones(256)})),
         "unexpected tensor model.layers.0.self_attn.q_proj.bias",
     ),
-    "a pickle": (
-        renamed("model.safetensors", "pytorch_model.bin"),
-        "pytorch_model.bin is a pickle, convert it",
-    ),
+    "a pickle": (renamed("model.safetensors", "pytorch_model.bin"), "pytorch_model.bin is a pickle, convert it"),
     "more tokens than rows": (config(vocab_size=300), "tokens but the model only 300|has shape .* the config needs"),
     "weights are a pointer": (pointer("model.safetensors"), r"model.safetensors .*Git LFS pointer.*git lfs pull"),
     "tokenizer is a pointer": (pointer("tokenizer.json"), r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
@@ -171,7 +159,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_name(case, tmp_path):
-    write_hf_folder(tmp_path, untied())
+    write_hf_folder(tmp_path)
     edit, message = REFUSED[case]
     edit(tmp_path)
     with pytest.raises((ModelLoadError, FileNotFoundError), match=message):
@@ -189,8 +177,8 @@ def test_refused_by_name(case, tmp_path):
     ],
 )
 def test_every_error_of_a_template_is_named(text, message, tmp_path):
-    write_hf_folder(tmp_path, untied())
-    edited("tokenizer_config.json", chat_template=text)(tmp_path)
+    write_hf_folder(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=text)
     with pytest.raises(ChatTemplateError, match=message):
         Tokenizer.from_folder(tmp_path).apply_chat_template(MESSAGES)
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: every stored type, row order, metadata, RoPE scaling, and what is refused by name."""
 
+from collections.abc import Callable
+
 import gguf
 import numpy as np
 import pytest
@@ -24,11 +26,20 @@ STEPS = {
 }
 
 
+@pytest.fixture
+def made(tmp_path) -> Callable[..., tuple[GgufModel, dict[str, torch.Tensor]]]:
+    """`write_gguf` of a file, and what is read of it: the model and the weights written."""
+
+    def make(*arguments, **options):
+        state = write_gguf(tmp_path / "m.gguf", *arguments, **options)
+        return GgufModel(tmp_path / "m.gguf"), state
+
+    return make
+
+
 @pytest.mark.parametrize("quantisation", STEPS)
-def test_tensors_come_back_within_the_step_of_their_type(tmp_path, quantisation):
-    path = tmp_path / "m.gguf"
-    state = write_gguf(path, quantisation=quantisation)
-    model = GgufModel(path)
+def test_tensors_come_back_within_the_step_of_their_type(made, quantisation):
+    model, state = made(quantisation=quantisation)
     assert set(model.names) == set(state)
     assert model.stored_bytes() == sum(model.tensor(name).nbytes for name in model.names)
     halves = {"F16": torch.float16, "BF16": torch.bfloat16}
@@ -45,85 +56,59 @@ def test_tensors_come_back_within_the_step_of_their_type(tmp_path, quantisation)
 
 
 @pytest.mark.parametrize("kind", ["Q2_K", "Q6_K", "IQ4_NL", "TQ1_0"])
-def test_types_only_llama_cpp_writes(tmp_path, kind):
+def test_types_only_llama_cpp_writes(made, kind):
     """Blocks of arbitrary bits with small scales: as the library reads them, rows put back in order."""
     qtype = gguf.GGMLQuantizationType[kind]
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     rng = np.random.default_rng(3)
-    raw = rng.integers(
-        0, 60, (TINY.num_attention_heads * TINY.head_dim, TINY.hidden_size // block * size), dtype=np.uint8
-    )
-    write_gguf(tmp_path / "m.gguf", raw={"blk.0.attn_q.weight": (raw, qtype)})
+    raw = rng.integers(0, 60, (256, TINY.hidden_size // block * size), dtype=np.uint8)
+    model, _ = made(raw={"blk.0.attn_q.weight": (raw, qtype)})
     expected = torch.from_numpy(gguf.dequantize(raw, qtype)).reshape(4, 32, 2, 256)
     expected = torch.cat([expected[:, :, 0], expected[:, :, 1]], dim=1).reshape(256, 256)
     assert torch.isfinite(expected).all() and expected.std() > 0
-    assert torch.equal(GgufModel(tmp_path / "m.gguf").tensor("model.layers.0.self_attn.q_proj.weight"), expected)
+    assert torch.equal(model.tensor("model.layers.0.self_attn.q_proj.weight"), expected)
 
 
-def test_a_type_the_library_cannot_dequantise_is_named(tmp_path):
-    wide = np.zeros((512, 256)), gguf.GGMLQuantizationType.F64
-    write_gguf(tmp_path / "m.gguf", raw={"blk.0.ffn_up.weight": wide})
-    model = GgufModel(tmp_path / "m.gguf")
+def test_a_type_the_library_cannot_dequantise_is_named(made):
+    model, _ = made(raw={"blk.0.ffn_up.weight": (np.zeros((512, 256)), gguf.GGMLQuantizationType.F64)})
     with pytest.raises(ModelLoadError, match="tensor blk.0.ffn_up.weight is stored as F64"):
         model.tensor("model.layers.0.mlp.up_proj.weight")
 
 
-def test_config_from_metadata(tmp_path):
-    write_gguf(tmp_path / "m.gguf")
-    assert GgufModel(tmp_path / "m.gguf").config == untied(rms_norm_eps=1e-5)
-    tied = untied(tie_word_embeddings=True)
-    write_gguf(tmp_path / "m.gguf", tied, metadata={"tokenizer.ggml.eot_token_id": 3})
-    model = GgufModel(tmp_path / "m.gguf")
+def test_config_from_metadata(made):
+    assert made()[0].config == untied(rms_norm_eps=1e-5)
+    model, _ = made(untied(tie_word_embeddings=True), metadata={"tokenizer.ggml.eot_token_id": 3})
     assert model.config.tie_word_embeddings and "lm_head.weight" not in model.names
     assert model.config.eos_token_ids == (2, 3)
 
 
-def test_head_dim_apart_from_hidden_size(tmp_path):
-    config = untied(head_dim=32)
-    state = write_gguf(tmp_path / "m.gguf", config, metadata={"llama.attention.key_length": 32})
-    model = GgufModel(tmp_path / "m.gguf")
+def test_head_dim_apart_from_hidden_size(made):
+    model, state = made(untied(head_dim=32), metadata={"llama.attention.key_length": 32})
     assert model.config.head_dim == 32
     name = "model.layers.1.self_attn.k_proj.weight"
     assert torch.equal(model.tensor(name), state[name])
 
 
-def _llama3_factors(scaling: dict, theta: float, head_dim: int) -> np.ndarray:
-    """What transformers' llama3 scaling divides each base frequency by."""
+@pytest.mark.parametrize("factor", [8.0, 32.0])
+def test_llama3_rope_scaling_is_recovered(made, factor):
+    """Of what transformers' llama3 scaling divides each base frequency by."""
     from transformers import LlamaConfig as HfConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    hf = HfConfig(
-        head_dim=head_dim,
-        rope_theta=theta,
-        max_position_embeddings=131072,
-        rope_scaling={"rope_type": "llama3", **scaling},
-    )
-    hf.standardize_rope_params()
-    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](hf, device="cpu")
-    base = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    return (base / scaled.double()).float().numpy()
-
-
-@pytest.mark.parametrize("factor", [8.0, 32.0])
-def test_llama3_rope_scaling_is_recovered(tmp_path, factor):
     scaling = dict(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
-    factors = _llama3_factors(scaling, 500000.0, 64)
-    write_gguf(tmp_path / "m.gguf", untied(rope_theta=500000.0), extra={"rope_freqs.weight": factors})
-    assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("llama3", **scaling)
+    config = untied(rope_theta=500000.0, max_position_embeddings=131072, rope_scaling=RopeScaling("llama3", **scaling))
+    theirs = HfConfig(**config.to_hf_dict())
+    theirs.standardize_rope_params()
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](theirs, device="cpu")
+    factors = 500000.0 ** -(torch.arange(0, 64, 2, dtype=torch.float64) / 64) / scaled.double()
+    model, _ = made(untied(rope_theta=500000.0), extra={"rope_freqs.weight": factors.float().numpy()})
+    assert model.config.rope_scaling == config.rope_scaling
 
 
-def test_foreign_frequency_factors_are_refused(tmp_path):
-    factors = np.linspace(1.0, 8.0, 32, dtype=np.float32)
-    write_gguf(tmp_path / "m.gguf", extra={"rope_freqs.weight": factors})
-    with pytest.raises(ModelLoadError, match="rope_freqs.weight are not llama3 RoPE scaling"):
-        GgufModel(tmp_path / "m.gguf")
-
-
-def test_linear_rope_scaling(tmp_path):
-    write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0})
-    assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("linear", factor=4.0)
-    write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0})
-    assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling()
+@pytest.mark.parametrize("kind, scaling", [("linear", RopeScaling("linear", factor=4.0)), ("none", RopeScaling())])
+def test_linear_rope_scaling(made, kind, scaling):
+    model, _ = made(metadata={"llama.rope.scaling.type": kind, "llama.rope.scaling.factor": 4.0})
+    assert model.config.rope_scaling == scaling
 
 
 REFUSED = {
@@ -142,42 +127,41 @@ REFUSED = {
     "key of another type": (dict(metadata={"llama.context_length": "big"}), "metadata describe no model .*'big'"),
     "no heads": (dict(metadata={"llama.attention.head_count": 0}), "metadata describe no model .*zero"),
     "missing key": (dict(metadata={"llama.context_length": None}), "metadata lacks llama.context_length"),
+    "foreign frequency factors": (
+        dict(extra={"rope_freqs.weight": np.linspace(1.0, 8.0, 32, dtype=np.float32)}),
+        "rope_freqs.weight are not llama3 RoPE scaling",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_by_name(tmp_path, case):
+def test_refused_by_name(made, case):
     options, message = REFUSED[case]
-    write_gguf(tmp_path / "odd.gguf", **options)
     with pytest.raises(ModelLoadError, match=message) as caught:
-        GgufModel(tmp_path / "odd.gguf")
-    assert "odd.gguf" in str(caught.value)
+        made(**options)
+    assert "m.gguf" in str(caught.value)
 
 
-@pytest.mark.parametrize("keep", [6, 20, 100, 3000, 0.5, -1])
-def test_truncated_files(tmp_path, keep):
-    """Cut inside the header, the metadata, the tensor list, the data, and before the last byte."""
-    write_gguf(tmp_path / "whole.gguf")
-    data = (tmp_path / "whole.gguf").read_bytes()
-    end = int(len(data) * keep) if isinstance(keep, float) else keep
-    (tmp_path / "cut.gguf").write_bytes(data[:end])
-    with pytest.raises(ModelLoadError, match=r"cut\.gguf is a truncated or damaged GGUF file"):
-        GgufModel(tmp_path / "cut.gguf")
+def version(number: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:4] + number.to_bytes(4, "little") + data[8:]
 
 
-@pytest.mark.parametrize("version", [1, 4])
-def test_other_versions_are_not_called_damaged(tmp_path, version):
-    write_gguf(tmp_path / "m.gguf")
-    data = (tmp_path / "m.gguf").read_bytes()
-    (tmp_path / "m.gguf").write_bytes(data[:4] + version.to_bytes(4, "little") + data[8:])
-    with pytest.raises(ModelLoadError, match=rf"m\.gguf: GGUF version {version}; supported: 2, 3"):
-        GgufModel(tmp_path / "m.gguf")
+CUT = r"m\.gguf is a truncated or damaged GGUF file"
+DAMAGED = {
+    # Inside the header, the metadata, the tensor list and the data.
+    **{f"cut at {end}": (lambda data, end=end: data[:end], CUT) for end in (6, 20, 100, 3000, -1)},
+    "cut in the middle": (lambda data: data[: len(data) // 2], CUT),
+    **{f"version {n}": (version(n), rf"m\.gguf: GGUF version {n}; supported: 2, 3") for n in (1, 4)},
+    "text": (lambda data: b"hello, this is no model", "does not begin with the letters GGUF"),
+    "empty": (lambda data: b"", "m.gguf is not a GGUF file"),
+}
 
 
-def test_not_a_gguf_file(tmp_path):
-    (tmp_path / "text.gguf").write_text("hello, this is no model")
-    with pytest.raises(ModelLoadError, match="does not begin with the letters GGUF"):
-        GgufModel(tmp_path / "text.gguf")
-    (tmp_path / "empty.gguf").write_bytes(b"")
-    with pytest.raises(ModelLoadError, match="empty.gguf is not a GGUF file"):
-        GgufModel(tmp_path / "empty.gguf")
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_files_and_those_of_other_versions_are_told_apart(tmp_path, case):
+    damage, message = DAMAGED[case]
+    path = tmp_path / "m.gguf"
+    write_gguf(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelLoadError, match=message):
+        GgufModel(path)

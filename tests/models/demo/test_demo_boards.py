@@ -35,10 +35,9 @@ SMALL = preset("llama-3.2-1b")
 
 
 @pytest.fixture
-def checkpoint(tmp_path) -> list[str]:
+def checkpoint(folder) -> list[str]:
     """Arguments of a board's run with a tiny model."""
-    write_hf_folder(tmp_path / "model")
-    return ["--device", "n150", "--raw", "--model", str(tmp_path / "model"), "--max-new-tokens", "2"]
+    return ["--device", "n150", "--raw", "--model", folder, "--max-new-tokens", "2"]
 
 
 def plan(options=DemoOptions(), mesh=(1, 1), prompt=10, draft=None, users=1, config=LLAMA) -> n150.Plan:
@@ -49,7 +48,6 @@ def plan(options=DemoOptions(), mesh=(1, 1), prompt=10, draft=None, users=1, con
 
 
 def test_a_machine_without_boards_is_told_what_is_missing(capsys, monkeypatch):
-    monkeypatch.delenv("MESH_DEVICE", raising=False)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: f"no {mode} here")
     assert "--device n150: no silicon here" in refused(capsys, "--device", "n150")
 
@@ -78,7 +76,6 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
 
 @pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])
 def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
-    monkeypatch.delenv("MESH_DEVICE", raising=False)
     if mesh is not None:
         monkeypatch.setenv("MESH_DEVICE", mesh)
     assert with_attention(DemoOptions(device="n150")).attention == attention
@@ -217,13 +214,12 @@ def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, check
 
 
 @pytest.mark.parametrize("device, what", [("cpu", "cache"), ("n150", "cache"), ("n150", "cache/tt_weights")])
-def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, tmp_path, device, what):
+def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, folder, tmp_path, device, what):
     (tmp_path / what).parent.mkdir(exist_ok=True)
     (tmp_path / what).touch()
     write_gguf(tmp_path / "tiny.gguf")
-    write_hf_folder(tmp_path / "model")
-    model = tmp_path / ("tiny.gguf" if what == "cache" else "model")
-    error = refused(capsys, "--device", device, "--raw", "--model", str(model))
+    model = str(tmp_path / "tiny.gguf") if what == "cache" else folder
+    error = refused(capsys, "--device", device, "--raw", "--model", model)
     assert re.search(r"/cache.*: (File exists|Not a directory); LLAMA_ALSPEC_CACHE names another place", error)
 
 
@@ -235,11 +231,8 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
     """For texts and conversations; one block more would not fit, and neither does a longer prompt."""
     options = DemoOptions(max_new_tokens=100000)
     run = plan(options, users=users)
-    assert (
-        (run.target.capacity, run.limit) == (most, most)
-        and f"{most} positions" in run.notice
-        and "131072" in run.notice
-    )
+    assert run.target.capacity == run.limit == most
+    assert f"{most} positions" in run.notice and "131072" in run.notice
     needs = r"needs \d{11} bytes per chip.*; the longest context that fits has " + str(most)
     with pytest.raises(UserError, match=needs):
         plan(replace(options, max_context=most + 1), users=users)
@@ -346,14 +339,13 @@ def started(monkeypatch, *arguments: str, stdin: str = "") -> tuple[list[str], D
     found: list[list[str]] = []
     monkeypatch.setattr(sim, "run_command", lambda command, talks: found.append(command) or 0)
     monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-    monkeypatch.delenv("MESH_DEVICE", raising=False)
     assert cli.main(["--device", "sim", *arguments]) == 0
     split = found[0].index("--")
     assert found[0][split + 2 : split + 4] == ["-m", "models.llama31_8b.demo"]
     return found[0][1:split], parse(found[0][split + 4 :])
 
 
-def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_command(monkeypatch, tmp_path):
+def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_command(monkeypatch, folder, tmp_path):
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path))
     simulator, options = started(monkeypatch)
     started_by = ["-m", "runtime_patches.simulated_n150", "run", "--patch", "runtime_patches.sgdc"]
@@ -368,13 +360,12 @@ def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_com
     assert options.draft == options.model and load_model(options.model).config.num_hidden_layers == 4
     simulator, _ = started(monkeypatch, "--decode-sharding", "sharded")
     assert "8x8" in simulator
-    write_hf_folder(tmp_path / "model")
     library = ["--simulator", "libttsim_wh.so", "--prompt", "c"]
-    simulator, options = started(monkeypatch, *library, "--model", str(tmp_path / "model"))
+    simulator, options = started(monkeypatch, *library, "--model", folder)
     assert simulator[-2:] == ["--simulator", "libttsim_wh.so"] and "--mesh" not in simulator
     assert (options.simulator, options.layers, options.chunk_size, options.mesh) == (None, None, 128, "1x1")
-    simulator, options = started(monkeypatch, "--model", str(tmp_path / "model"), "--layers", "1")
-    assert options.layers == 1 and options.model == str(tmp_path / "model") and options.chunk_size == 128
+    simulator, options = started(monkeypatch, "--model", folder, "--layers", "1")
+    assert options.layers == 1 and options.model == folder and options.chunk_size == 128
 
 
 @pytest.mark.parametrize(
@@ -388,9 +379,8 @@ def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_com
         (["--simulator", "libttsim_wh.so", "--precision", "bfloat16"], "float32 sums of --precision bfloat16"),
     ],
 )
-def test_what_is_not_simulated_is_refused(capsys, arguments, words, tmp_path):
-    write_hf_folder(tmp_path)
-    asked = [argument.format(folder=tmp_path) for argument in arguments]
+def test_what_is_not_simulated_is_refused(capsys, folder, arguments, words):
+    asked = [argument.format(folder=folder) for argument in arguments]
     assert words in refused(capsys, "--device", "sim", *asked)
 
 
@@ -456,7 +446,6 @@ def test_ctrl_c_asks_a_simulated_program_alone_and_once_more_ends_all(tmp_path, 
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(1800)
 def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     """A pair that speculates, with hits and misses, by the whole command."""
     from models.llama31_8b.reference.alspec import policies
@@ -464,7 +453,6 @@ def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
 
     if why := simulators_doctor.why_not("simulator"):
         pytest.skip(f"the simulator needs: {why}")
-    monkeypatch.delenv("MESH_DEVICE", raising=False)
     monkeypatch.setattr(sys, "stdin", None)
     asked = ["--attention", "alspec", "--precision", "bfloat16", "--max-new-tokens", "3", "--json"]
     assert cli.main(["--device", "sim", *asked]) == 0

@@ -73,9 +73,8 @@ def test_the_command_line_of_options_gives_them_again():
     options = parse(given)
     again = parse(options.arguments())
     assert again == options and again.given == options.given and "threshold" in options.given
-    every = {one.name: one for one in table()}
     assert {flag_of(name) for name in ("chat_template", "top_k")} == {"--raw", "--top-k"}
-    assert len(every) <= 32 and DemoOptions().arguments() == []
+    assert len(table()) <= 32 and DemoOptions().arguments() == []
 
 
 def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
@@ -86,9 +85,8 @@ def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
     file.write_text("\n")
     assert f"{file} is empty" in refused(capsys, "--prompt-file", str(file), prompt=None)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert refused(capsys, prompt=None).startswith(
-        "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal"
-    )
+    told = "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal"
+    assert refused(capsys, prompt=None).startswith(told)
 
 
 def test_prompt_files(tmp_path, capsys, no_model):

@@ -12,18 +12,11 @@ import pytest
 from tests.support.gguf_files import write_hf_folder
 
 
-def demo(
-    *arguments: str | bytes, given: bytes = b"", redirection: str = "", **environment: str
-) -> subprocess.CompletedProcess:
+def demo(*arguments, given: bytes = b"", redirection: str = "", **environment: str) -> subprocess.CompletedProcess:
     """Run the command by a shell, which closes streams. given: on standard input."""
-    command = [sys.executable, "-m", "models.llama31_8b.demo", *arguments]
-    return subprocess.run(
-        ["bash", "-c", f'exec "$@" {redirection}', "bash", *command],
-        input=given,
-        capture_output=True,
-        timeout=300,
-        env={**os.environ, **environment},
-    )
+    shell = ["bash", "-c", f'exec "$@" {redirection}', "bash"]
+    command, variables = [sys.executable, "-m", "models.llama31_8b.demo", *arguments], {**os.environ, **environment}
+    return subprocess.run([*shell, *command], input=given, capture_output=True, timeout=300, env=variables)
 
 
 def test_a_closed_standard_output_is_refused():
@@ -50,9 +43,8 @@ def test_prompts_of_other_bytes_than_utf8(locale):
 IN_ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_text_in_utf8_is_that_in_every_locale(tmp_path):
-    write_hf_folder(tmp_path)
-    asked = ["--device", "cpu", "--model", str(tmp_path), "--max-new-tokens", "1", "--json"]
+def test_text_in_utf8_is_that_in_every_locale(folder):
+    asked = ["--device", "cpu", "--model", folder, "--max-new-tokens", "1", "--json"]
     piped = demo(*asked, given="é".encode(), PYTHONIOENCODING="ascii")
     given = demo(*asked, "--prompt", "é", **IN_ASCII)
     assert (piped.returncode, given.returncode) == (0, 0), piped.stderr + given.stderr

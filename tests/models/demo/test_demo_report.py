@@ -13,28 +13,16 @@ from models.llama31_8b.config import PRESETS
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.report import RunReport, print_report
 from models.llama31_8b.latency import estimates, layouts
-from models.llama31_8b.results import AttentionStatistics, GenerationResult
+from models.llama31_8b.results import ChipCounters, GenerationResult, LayerCounters
 from models.llama31_8b.tiny import of_bytes
 
 LLAMA = PRESETS["llama-3.1-8b"]
 
 
-class Counted(AttentionStatistics):
-    def __init__(self, *layers) -> None:
-        self.layers = layers
-
-    def counts_per_layer(self):
-        return self.layers
-
-    @classmethod
-    def merged(cls, parts):
-        (part,) = parts
-        return part
-
-
 def report(decoded=(30, 2.0), run=LLAMA, whole=LLAMA, warm_up=(0, 0.0), **options):
     """Of 40,000 cached tokens, 100 prefilled in 0.5 s. decoded: tokens and seconds."""
-    statistics = Counted([50, 0, 3], [10, 10, 3], [0, 0, 3], [0, 10, 3])
+    layers = [LayerCounters(*counts, 3) for counts in ((50, 0), (10, 10), (0, 0), (0, 10))]
+    statistics = ChipCounters(tuple(layers), ties=1, sent=(3, 4), failures=())
     result = GenerationResult([[0]], ["length"], 100, 0.5, *decoded, statistics, None, [], *warm_up)
     session = SimpleNamespace(
         checkpoint=Checkpoint(run, None, "m", None, whole),

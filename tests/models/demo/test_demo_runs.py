@@ -23,7 +23,6 @@ from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import edit_json, write_hf_folder
 from tests.support.machines import run_json
 
-SAMPLE_PROMPT = Path(cli.__file__).with_name("sample_prompt.txt")
 PROMPT = "the and the in 12 " * 12
 # Speculation starts at 64 tokens with this chunk size.
 SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "8")
@@ -82,11 +81,10 @@ def test_thresholds_between_exact_attention_and_every_guess(model, capsys):
 
 
 def test_several_texts_are_shown_whole_under_their_numbers(model, capsys, tmp_path):
-    files = []
+    asked = ["--raw", "--max-new-tokens", "5"]
     for number, prompt in enumerate((PROMPT, "the end")):
         (tmp_path / str(number)).write_text(prompt)
-        files += ["--prompt-file", str(tmp_path / str(number))]
-    asked = [*files, "--raw", "--max-new-tokens", "5"]
+        asked += ["--prompt-file", str(tmp_path / str(number))]
     texts = [text["text"] for text in run_json(capsys, model, *asked)["texts"]]
     assert cli.main(["--model", model, *asked]) == 0
     shown, report = capsys.readouterr().out.split("\nreport ──")
@@ -127,19 +125,10 @@ def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):
     assert "has no chat template: continuing the prompt as plain text" in shown.err
 
 
-class _Stream(io.StringIO):
-    def __init__(self, terminal: bool) -> None:
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal):
-    loaded = load_model(model)
-    stream = _Stream(terminal)
+    loaded, stream = load_model(model), io.StringIO()
+    stream.isatty = lambda: terminal
     printer, writes = TextPrinter(loaded, stream), []
     for token in loaded.tokenizer.encode("a🎉\x1b[2Jé👩‍🚀\n\tz"):
         before = len(stream.getvalue())
@@ -200,10 +189,10 @@ def test_a_reader_that_leaves_ends_the_command_quietly(model):
 
 
 @pytest.mark.model
-def test_the_default_run_speculates(capsys, monkeypatch):
+def test_the_default_run_speculates(capsys):
     """The sample prompt on the trained model: two chunks long, hits in some layers, misses in others."""
-    monkeypatch.delenv("HF_MODEL", raising=False)
-    assert cli.main(["--prompt-file", str(SAMPLE_PROMPT), "--json", "--max-new-tokens", "12"]) == 0
+    sample = Path(cli.__file__).with_name("sample_prompt.txt")
+    assert cli.main(["--prompt-file", str(sample), "--json", "--max-new-tokens", "12"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["model"] == weights.DEFAULT_MODEL_NAME
     assert 700 <= got["prefill_tokens"] <= 950 and got["bypassed"] == 0

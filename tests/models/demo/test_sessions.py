@@ -55,12 +55,14 @@ def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
     return made
 
 
+both_policies = pytest.mark.parametrize(
+    "more", [["--attention", "exact"], ["--threshold", "0.6", "--predictor", "ends"]], ids=["exact", "alspec"]
+)
+either_interrupt = pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
 CPU, BOARDS = ["--device", "cpu"], ["--device", "n150", "--mesh", "2x1", "--sample-on", "host"]
 
 
-@pytest.mark.parametrize(
-    "more", [["--attention", "exact"], ["--threshold", "0.6", "--predictor", "ends"]], ids=["exact", "alspec"]
-)
+@both_policies
 def test_texts_side_by_side_are_those_of_each_prompt_alone(capsys, folder, chips, more):
     """On the CPU and on boards, with the same hits, ends and figures. One user ends by --stop, the others go on."""
     common = ["--raw", "--chunk-size", "32", "--max-new-tokens", "9", *more]
@@ -111,21 +113,11 @@ def test_ctrl_c_ends_every_text_and_says_which_it_ended(capsys, folder, chips, m
         assert [len(text["token_ids"]) for text in found] == [count + 1, count]
 
 
-@pytest.mark.parametrize(
-    "more", [["--attention", "exact"], ["--threshold", "0.6", "--predictor", "ends"]], ids=["exact", "alspec"]
-)
+@both_policies
 def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, terminal, more):
     """Replies, refusals and the counts of all turns; later turns prefill whole blocks less than the conversation."""
-    said = [
-        "the 12 and the end " * 3,
-        "and then?",
-        "/report",
-        "x" * 2000,
-        "the in " * 9,
-        "/reset",
-        "the end",
-        "/exit",
-    ]
+    said = ["the 12 and the end " * 3, "and then?", "/report", "x" * 2000]
+    said += ["the in " * 9, "/reset", "the end", "/exit"]
     told = []
     for device in (CPU, BOARDS):
         terminal(*said)
@@ -163,12 +155,12 @@ class Interrupting(TextPrinter):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def on_boards(folder, chips_of=1024, **options) -> Conversation:
+def on_boards(folder, chips_of=1024) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
     from models.llama31_8b.tt.generator import Generator
 
     loaded = load_model(folder)
-    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact")
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
     plan = Plan(MeshShape(1, 1), ModelSettings(), limit=1000)
@@ -180,7 +172,7 @@ def host_ttnn(monkeypatch):
     stand_in_for_ttnn(monkeypatch, pytest.importorskip("ttnn"))
 
 
-@pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
+@either_interrupt
 def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, signals):
     talk = on_boards(folder)
     loaded, generator = talk.session.checkpoint, talk.session.generator
@@ -243,22 +235,18 @@ def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, c
     assert (shown, len(waited)) == ((expected, 2) if terminal else ([], 0))
 
 
-def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
-    return Plan(mesh, ModelSettings(precision=precision), limit=131072)
-
-
 def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch, folder, chips):
     """In the log, before the prompt; of each user's prompt after what is cached. Not for the tiny model of `folder`."""
-    known, one = preset("llama-3.1-8b"), plan_of(MeshShape(1, 1))
-    assert expected_prefill(one, known, [65536], [0]) == (
-        "prefill of 65536 tokens, projected for N150 boards: at least 24.7 s"
-    )
-    later = expected_prefill(one, known, [65536], [65536])
-    both, whole = (expected_prefill(one, known, prompts, [0] * len(prompts)) for prompts in ([65536] * 2, [131072]))
-    assert [told.split()[-2] for told in (later, both, whole)] == ["57.5", "49.5", "82.3"]
-    assert expected_prefill(plan_of(MeshShape(2, 4)), known.with_layers(2), [65536], [0]).endswith(" 0.6 s")
-    assert expected_prefill(one, known, [2047, 10], [0, 0]) is None
-    assert expected_prefill(plan_of(MeshShape(1, 1), "accuracy"), known, [65536], [0]) is None
+
+    def told(prompts, cached, mesh=(1, 1), precision="performance", layers=32) -> str | None:
+        plan = Plan(MeshShape(*mesh), ModelSettings(precision=precision), limit=131072)
+        return expected_prefill(plan, preset("llama-3.1-8b").with_layers(layers), prompts, cached)
+
+    assert told([65536], [0]) == "prefill of 65536 tokens, projected for N150 boards: at least 24.7 s"
+    later, both, whole = told([65536], [65536]), told([65536] * 2, [0, 0]), told([131072], [0])
+    assert [text.split()[-2] for text in (later, both, whole)] == ["57.5", "49.5", "82.3"]
+    assert told([65536], [0], mesh=(2, 4), layers=2).endswith(" 0.6 s")
+    assert told([2047, 10], [0, 0]) is None and told([65536], [0], precision="accuracy") is None
     asked = ["--model", folder, "--raw", "--max-new-tokens", "2", "--prompt", PROMPTS[1], *BOARDS]
     assert cli.main(asked) == 0 and "projected" not in capsys.readouterr().err
     monkeypatch.setattr("models.llama31_8b.demo.backends.n150.expected_prefill", lambda *asked: f"{asked[2:]}")
@@ -267,16 +255,12 @@ def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch,
     assert f"([{length}], [0])" in capsys.readouterr().err
 
 
-def on_cpu(folder, **options) -> Conversation:
-    loaded = load_model(folder)
-    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
-    return Conversation(session_on_cpu(loaded, chosen, chats=True))
-
-
-@pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
+@either_interrupt
 def test_an_interrupted_reply_counts_as_its_result_does(folder, signals):
     """It ends at its next token, and hits, misses and speeds are of the same tokens; or at once, and counts nowhere."""
-    talk, before = on_cpu(folder), signal.getsignal(signal.SIGINT)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9)
+    talk = Conversation(session_on_cpu(load_model(folder), chosen, chats=True))
+    before = signal.getsignal(signal.SIGINT)
     printer = Interrupting(talk.session.checkpoint, 3, signals)
     talk.reply("the 12 and the end " * 10, printer)
     assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(printer.said)

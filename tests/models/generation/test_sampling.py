@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.llama31_8b.generation.sampling import (
@@ -36,7 +36,6 @@ def plain_warp(logits: list[float], params: SamplingParams) -> list[float]:
     return [weight[i] / total if i in nucleus else 0.0 for i in range(len(logits))]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(-6, 6), min_size=1, max_size=12),
     st.sampled_from([0.0, 0.3, 0.7, 1.0, 2.0]),

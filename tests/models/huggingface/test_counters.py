@@ -12,21 +12,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
-from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.huggingface.tiny_transformers import decoded, tiny_decoder
-
-THRESHOLD, CHUNK = 0.5, 32
-
-
-def text(tokens: int, rows: int = 1) -> torch.Tensor:
-    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(2))
+from tests.models.huggingface.tiny_transformers import CHUNK, THRESHOLD, Layer, decoded, texts, tiny_decoder
 
 
 def test_counts_are_the_sums_of_the_decisions() -> None:
     model = tiny_decoder()
     counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
-    decoded(model, text(100, 2), 40)
+    decoded(model, texts(2, 100), 40)
     accepted, verified = counted.decisions()
     assert accepted.shape == (3, 2, 60) and verified.shape == (2, 60)
     assert not (accepted & ~verified).any()
@@ -46,7 +39,7 @@ def test_rows_come_and_go() -> None:
     model = tiny_decoder()
     counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
     for rows in (1, 3, 2):
-        decoded(model, text(100, rows), 90)
+        decoded(model, texts(rows, 100), 90)
     assert counted.totals().sum((0, 2)).tolist() == [3 * 30, 3 * 20, 3 * 10]
     with pytest.raises(ValueError, match=r"the number of rows changed between steps \(\[1, 2, 3\]\)"):
         counted.decisions()
@@ -57,24 +50,15 @@ def test_rows_come_and_go() -> None:
 def test_no_step_waits_for_the_device(queries: int, masked: bool) -> None:
     """By torch's fake tensors, which have no values to wait for and refuse tensors of two devices. Layer 0 is on the
     host and layer 1 on a GPU, as accelerate spreads a model; counts of both add up where they are read."""
-
-    class Layer(torch.nn.Module):
-        is_causal, num_key_value_groups = True, 2
-
-        def __init__(self, layer: int) -> None:
-            super().__init__()
-            self.layer_idx = layer
-            setattr(self, _ATTRIBUTE, counted)
-
     counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK)
     shapes = ((2, 4, queries, 16), (2, 2, 100, 16), (2, 2, 100, 16))
     with FakeTensorMode():
         for layer, device in enumerate(("cpu", "cuda")):
-            mask = None
-            if masked or queries > 1:
-                mask = torch.ones(2, 1, queries, 100, dtype=torch.bool, device=device)
+            mask = torch.ones(2, 1, queries, 100, dtype=torch.bool, device=device)
             states = [torch.randn(shape, device=device) for shape in shapes]
-            out, _ = alspec_attention(Layer(layer), *states, mask, scaling=0.25)
+            out, _ = alspec_attention(
+                Layer(counted, layer), *states, mask if masked or queries > 1 else None, scaling=0.25
+            )
             assert out.device.type == device
         assert counted.totals().shape == (2, 2, 3)
         with pytest.raises(DataDependentOutputException):
@@ -98,13 +82,13 @@ def test_a_copy_has_the_settings_and_counters_of_its_own(make) -> None:
     mine = alspec.AttentionSpeculation(
         THRESHOLD, GuessRange.both_ends(CHUNK, 1), step_tokens=7, keep_decisions=True
     ).attach(model)
-    wanted = decoded(model, text(100), 70)
+    wanted = decoded(model, texts(1, 100), 70)
     counts = mine.totals()
     twin = make(model)
     theirs = alspec.speculation_of(twin)
     assert theirs is not mine and repr(theirs) == repr(mine) and theirs.hit_rate is None
     assert (theirs.step_tokens, theirs.keep_decisions) == (7, True)
-    assert torch.equal(decoded(twin, text(100), 70), wanted)
+    assert torch.equal(decoded(twin, texts(1, 100), 70), wanted)
     assert torch.equal(theirs.totals(), counts) and 0 < theirs.hit_rate < 1
     assert torch.equal(mine.totals(), counts), "the copy counts for itself, all of its layers together"
 
@@ -117,9 +101,9 @@ def test_a_model_that_is_loaded_again_is_attached_again(tmp_path) -> None:
     model.save_pretrained(tmp_path)
     again = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="alspec", dtype=torch.float32)
     with pytest.raises(alspec.UnsupportedAttentionError, match="LlamaAttention has no settings .*attach"):
-        decoded(again, text(100), 70)
+        decoded(again, texts(1, 100), 70)
     counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(again)
-    decoded(again, text(100), 70)
+    decoded(again, texts(1, 100), 70)
     assert alspec.speculation_of(again) is counted and counted.totals().sum() == 3 * 30
 
 
@@ -143,7 +127,7 @@ class Parallel(torch.nn.Module):
 @pytest.mark.parametrize("vocabulary", [96, 64])  # the second: as many tokens as the hidden state has numbers
 @pytest.mark.parametrize("wrap", [with_lora, compiled, Parallel])
 def test_wrapped_models_are_scored_and_attached_to(wrap, vocabulary) -> None:
-    model, ids = tiny_decoder(vocab_size=vocabulary), text(100)[0] % vocabulary
+    model, ids = tiny_decoder(vocab_size=vocabulary), texts(1, 100)[0] % vocabulary
     mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
     wanted = alspec.score(model, ids)
     wrapped = wrap(model)
@@ -161,6 +145,6 @@ def test_what_cannot_be_scored_is_refused() -> None:
     peft = pytest.importorskip("peft", reason="peft is not installed: make setup-test")
     prompted = peft.get_peft_model(model, peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
     with pytest.raises(alspec.UnsupportedAttentionError, match="cannot be scored: .*learned prompts"):
-        alspec.score(prompted, text(100)[0])
+        alspec.score(prompted, texts(1, 100)[0])
     with pytest.raises(alspec.UnsupportedAttentionError, match="Linear holds no model of transformers"):
         alspec.AttentionSpeculation().attach(torch.nn.Linear(2, 2))

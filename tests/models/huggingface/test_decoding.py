@@ -16,13 +16,9 @@ from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.studies.quality.forward import text_pass
 from perf.studies.quality.study import Texts
-from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
+from tests.models.huggingface.tiny_transformers import CHUNK, DECODERS, THRESHOLD, decoded, texts, tiny_decoder
 
-THRESHOLD, CHUNK = 0.5, 32
-
-
-def texts(rows: int, tokens: int, seed: int = 1) -> torch.Tensor:
-    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+either_guess = pytest.mark.parametrize("threshold, budget", [(THRESHOLD, None), (0.25, 0.7)], ids=["ends", "budget"])
 
 
 def left_padded(ids: torch.Tensor, padding: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -34,7 +30,7 @@ def left_padded(ids: torch.Tensor, padding: list[int]) -> tuple[torch.Tensor, to
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("threshold, budget", [(THRESHOLD, None), (0.25, 0.7)], ids=["ends", "budget"])
+@either_guess
 def test_rows_after_left_padding_decide_as_alone(kind: str, threshold: float, budget: float | None) -> None:
     model = tiny_decoder(kind)
     ids, mask = left_padded(texts(3, 150), [0, 37, 64])
@@ -65,8 +61,7 @@ def test_drafts_decide_as_one_by_one(chunk) -> None:
     for given in (None, mask):
         found = {}
         for width in (1, 7):
-            speculation = alspec.AttentionSpeculation(THRESHOLD, chunk, keep_decisions=True)
-            speculation.attach(model)
+            speculation = alspec.AttentionSpeculation(THRESHOLD, chunk, keep_decisions=True).attach(model)
             logits = decoded(model, ids, 60, given, width)
             found[width] = (*speculation.decisions(), logits)
         assert torch.equal(found[1][0], found[7][0]) and torch.equal(found[1][1], found[7][1])
@@ -76,7 +71,6 @@ def test_drafts_decide_as_one_by_one(chunk) -> None:
 
 def test_long_steps_are_prefill() -> None:
     model, exact = tiny_decoder(), tiny_decoder(attention="sdpa")
-    exact.load_state_dict(model.state_dict())
     speculation = alspec.AttentionSpeculation(float("inf"), CHUNK, step_tokens=8).attach(model)
     ids = texts(1, 120)
     ours, theirs = decoded(model, ids, 80, width=9), decoded(exact, ids, 80, width=9)
@@ -87,7 +81,6 @@ def test_long_steps_are_prefill() -> None:
 @pytest.mark.parametrize("budget", [None, 0.5])
 def test_threshold_0_is_sdpa_and_infinity_takes_every_guess(budget: float | None) -> None:
     model, exact = tiny_decoder(), tiny_decoder(attention="sdpa")
-    exact.load_state_dict(model.state_dict())
     ids, mask = left_padded(texts(2, 130), [0, 11])
     never = alspec.AttentionSpeculation(0.0, CHUNK, budget=budget).attach(model)
     assert torch.equal(decoded(model, ids, 70, mask), decoded(exact, ids, 70, mask))
@@ -113,7 +106,7 @@ def test_half_precision_decides_nearly_alike(dtype: torch.dtype, agreement: floa
     assert same > agreement
 
 
-@pytest.mark.parametrize("threshold, budget", [(THRESHOLD, None), (0.25, 0.7)], ids=["ends", "budget"])
+@either_guess
 def test_a_cropped_cache_decides_again_alike(threshold: float, budget: float | None) -> None:
     """With a budget the weights are forgotten: the second time as after the prompt."""
     model = tiny_decoder()
@@ -124,10 +117,8 @@ def test_a_cropped_cache_decides_again_alike(threshold: float, budget: float | N
         found = []
         for _ in range(2):
             speculation.reset()
-            logits = [
-                model(input_ids=ids[:, at : at + 1], past_key_values=cache, use_cache=True).logits
-                for at in range(100, 120)
-            ]
+            parts = ids[:, 100:].split(1, dim=1)
+            logits = [model(input_ids=part, past_key_values=cache, use_cache=True).logits for part in parts]
             found.append((speculation.decisions()[0], torch.cat(logits)))
             cache.crop(-20)
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
@@ -190,7 +181,6 @@ def model() -> Any:
 def test_beams_at_threshold_0_are_those_of_sdpa_and_speculate_else(model, padding) -> None:
     inputs = prompts(2, 100, padding)
     exact = tiny_decoder(attention="sdpa")
-    exact.load_state_dict(model.state_dict())
     beams = {"num_beams": 3, "max_new_tokens": 16}
     alspec.AttentionSpeculation(0.0, CHUNK).attach(model)
     assert torch.equal(written(model, inputs, **beams), written(exact, inputs, **beams))

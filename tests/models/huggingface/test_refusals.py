@@ -7,9 +7,8 @@ import torch
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
-from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.huggingface.tiny_transformers import tiny_decoder
+from tests.models.huggingface.tiny_transformers import Layer, tiny_decoder
 
 IDS = torch.ones((1, 8), dtype=torch.int64)
 SLIDING = {"sliding_window": 16}
@@ -39,10 +38,8 @@ def test_attaching_names_the_model_that_cannot_be_served() -> None:
 
     with pytest.raises(alspec.UnsupportedAttentionError, match="'gemma2' cannot be served: soft caps"):
         alspec.AttentionSpeculation().attach(tiny_decoder("gemma2"))
-    with pytest.raises(
-        alspec.UnsupportedAttentionError,
-        match="LlamaForCausalLM has attn_implementation='sdpa': load it with attn_implementation='alspec'",
-    ):
+    message = "LlamaForCausalLM has attn_implementation='sdpa': load it with attn_implementation='alspec'"
+    with pytest.raises(alspec.UnsupportedAttentionError, match=message):
         alspec.AttentionSpeculation().attach(tiny_decoder(attention="sdpa"))
     with pytest.raises(alspec.UnsupportedAttentionError, match="'t5' cannot be served: it is an encoder and"):
         shape = {"vocab_size": 32, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
@@ -62,22 +59,12 @@ def test_wrong_settings(settings, message) -> None:
         alspec.AttentionSpeculation(**settings)
 
 
-class Layer(torch.nn.Module):
-    layer_idx, is_causal = 0, True
-
-
-def attend(mask=None, module: torch.nn.Module | None = None, queries: int = 1, keys: int = 80, **options):
-    query, key = torch.randn(1, 4, queries, 16), torch.randn(1, 2, keys, 16)
-    module = Layer() if module is None else module
-    module.num_key_value_groups = 2
-    setattr(module, _ATTRIBUTE, alspec.AttentionSpeculation())
+def attend(mask=None, placed: bool = True, **options):
+    query, key = torch.randn(1, 4, 1, 16), torch.randn(1, 2, 80, 16)
+    module = Layer(alspec.AttentionSpeculation())
+    if not placed:
+        del module.layer_idx
     return alspec_attention(module, query, key, key, mask, **{"scaling": 0.25, **options})
-
-
-def test_a_static_cache_without_a_mask() -> None:
-    message = "80 keys for a token at position 69, without a mask: a static cache's unwritten keys"
-    with pytest.raises(alspec.UnsupportedAttentionError, match=message):
-        attend(position_ids=torch.tensor([[69]]))
 
 
 @pytest.mark.parametrize(
@@ -88,19 +75,16 @@ def test_a_static_cache_without_a_mask() -> None:
         ({"s_aux": torch.zeros(4)}, r"learned attention sinks \(s_aux\)"),
         ({"position_bias": torch.zeros(1)}, r"position biases \(position_bias\)"),
         ({"is_causal": False}, "its attention is not causal"),
+        ({"placed": False}, "Layer has no layer_idx"),
         ({"dropout": 0.1}, "attention dropout 0.1.*model.eval"),
         ({"mask": torch.zeros(1, 1, 1, 80)}, r"a mask of torch.float32 \[1, 1, 1, 80\]; expected torch.bool"),
         ({"mask": torch.ones(1, 4, 1, 80, dtype=torch.bool)}, r"torch.bool \[1, 4, 1, 80\]"),
+        (
+            {"position_ids": torch.tensor([[69]])},
+            "80 keys for a token at position 69, without a mask: a static cache's unwritten keys",
+        ),
     ],
 )
 def test_what_a_model_hands_over(options, message) -> None:
     with pytest.raises(alspec.UnsupportedAttentionError, match=message):
         attend(**options)
-
-
-def test_a_module_without_a_place() -> None:
-    class Nameless(torch.nn.Module):
-        is_causal = True
-
-    with pytest.raises(alspec.UnsupportedAttentionError, match="Nameless has no layer_idx"):
-        attend(module=Nameless())

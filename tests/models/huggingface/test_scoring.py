@@ -12,9 +12,8 @@ from torch.utils._pytree import tree_leaves
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface import scoring
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
+from tests.models.huggingface.tiny_transformers import DECODERS, THRESHOLD, decoded, texts, tiny_decoder
 
-THRESHOLD = 0.5
 PREDICTORS = {
     "whole tail": GuessRange.both_ends(64),
     "alignment 1": GuessRange.both_ends(48, 1),
@@ -24,14 +23,10 @@ PREDICTORS = {
 }
 
 
-def text(tokens: int) -> torch.Tensor:
-    return torch.randint(1, 96, (tokens,), generator=torch.Generator().manual_seed(3))
-
-
 @pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("threshold, budget", [(THRESHOLD, None), (0.2, 0.7)], ids=["ends", "budget"])
 def test_a_text_at_once_decides_as_step_by_step(kind: str, threshold: float, budget: float | None) -> None:
-    model, ids = tiny_decoder(kind), text(300)
+    model, ids = tiny_decoder(kind), texts(1, 300)[0]
     speculation = alspec.AttentionSpeculation(threshold, 32, budget=budget, keep_decisions=True).attach(model)
     whole = alspec.score(model, ids)
     assert speculation.hit_rate is None, "scoring counts for itself"
@@ -85,7 +80,7 @@ def test_no_tensor_grows_with_the_square_of_the_text(budget: float | None) -> No
     largest = []
     for tokens in (1024, 4096):
         with Largest() as mode:
-            alspec.score(model, text(tokens))
+            alspec.score(model, texts(1, tokens)[0])
         largest.append(mode.elements)
     assert largest[1] <= 4 * largest[0] and largest[1] <= 4096 * 4096 // 4
 
@@ -93,14 +88,14 @@ def test_no_tensor_grows_with_the_square_of_the_text(budget: float | None) -> No
 def test_texts_that_cannot_be_scored() -> None:
     model = tiny_decoder()
     with pytest.raises(ValueError, match=r"one text of 2 tokens and more.*\[1\]"):
-        alspec.score(model, text(1))
+        alspec.score(model, texts(1, 1)[0])
     scaled = tiny_decoder("cohere")
     alspec.AttentionSpeculation().attach(scaled)
     with pytest.raises(alspec.UnsupportedAttentionError, match="'cohere'.*scales its logits .logit_scale=0.0625"):
-        alspec.score(scaled, text(20))
+        alspec.score(scaled, texts(1, 20)[0])
     speculation = alspec.AttentionSpeculation().attach(model)
     mask = torch.ones((1, 20), dtype=torch.int64)
     mask[0, :3] = 0
     with pytest.raises(alspec.UnsupportedAttentionError, match="without padding"), speculation.scoring():
-        model(input_ids=text(20)[None], attention_mask=mask)
+        model(input_ids=texts(1, 20), attention_mask=mask)
     assert not speculation.scores_texts

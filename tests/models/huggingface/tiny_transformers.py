@@ -5,6 +5,10 @@
 from typing import Any
 
 import torch
+import transformers
+
+import models.llama31_8b.huggingface as alspec
+from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 96,
@@ -24,18 +28,34 @@ SHAPE: dict[str, Any] = {
 DECODERS = ("llama", "qwen3", "gemma")  # plain, with norms of queries and keys, with scaled embeddings
 
 
-def tiny_decoder(kind: str = "llama", attention: str = "alspec", seed: int = 0, **options: Any) -> Any:
-    """Return a model of this model_type in eval mode. options: those of its config, over SHAPE."""
-    import transformers
+THRESHOLD, CHUNK = 0.5, 32
 
-    import models.llama31_8b.huggingface  # noqa: F401  registers "alspec"
 
+def texts(rows: int, tokens: int, seed: int = 2) -> torch.Tensor:
+    """Return random ids, int64 [rows, tokens], none of them padding."""
+    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def tiny_decoder(kind: str = "llama", attention: str = "alspec", **options: Any) -> Any:
+    """Return a model of this model_type in eval mode, with the same weights whatever the attention. options: those of
+    its config, over SHAPE."""
     settings = {**SHAPE, **({"sliding_window": None} if kind == "mistral" else {}), **options}
     config = transformers.AutoConfig.for_model(kind, **settings)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     model.generation_config.eos_token_id = None
     return model.eval()
+
+
+class Layer(torch.nn.Module):
+    """What the attention function looks at of a layer's module."""
+
+    is_causal, num_key_value_groups = True, 2
+
+    def __init__(self, speculation: alspec.AttentionSpeculation, layer: int = 0) -> None:
+        super().__init__()
+        self.layer_idx = layer
+        setattr(self, _ATTRIBUTE, speculation)
 
 
 @torch.no_grad()

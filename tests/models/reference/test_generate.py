@@ -14,12 +14,6 @@ from models.llama31_8b.reference.model.step import GuessRange
 from tests.support.attention_cases import random_tokens, tiny_config
 from tests.support.gguf_files import untied
 
-
-@pytest.fixture(scope="module")
-def model() -> ReferenceLlama:
-    return ReferenceLlama.random(tiny_config(), seed=4)
-
-
 PROMPTS = [random_tokens(40, seed=1), random_tokens(7, seed=2), random_tokens(90, seed=3)]
 
 
@@ -41,16 +35,15 @@ def test_a_batch_of_different_prompts_decodes_as_full_forwards_do(model: Referen
     assert result.statistics is None
 
 
-def test_the_config_names_the_default_eos() -> None:
-    plain = ReferenceLlama.random(tiny_config(), seed=4)
-    token = generate(plain, [PROMPTS[0]], max_new_tokens=8).token_ids[0][3]
-    model = ReferenceLlama.random(tiny_config(eos_token_ids=(token,)), seed=4)
-    assert generate(model, [PROMPTS[0]], max_new_tokens=8).finish_reason == ["eos"]
-    assert generate(model, [PROMPTS[0]], max_new_tokens=8, eos_token_ids=()).finish_reason == ["length"]
+def test_the_config_names_the_default_eos(model: ReferenceLlama) -> None:
+    token = generate(model, [PROMPTS[0]], max_new_tokens=8).token_ids[0][3]
+    ending = ReferenceLlama.random(tiny_config(eos_token_ids=(token,)), seed=2)
+    assert generate(ending, [PROMPTS[0]], max_new_tokens=8).finish_reason == ["eos"]
+    assert generate(ending, [PROMPTS[0]], max_new_tokens=8, eos_token_ids=()).finish_reason == ["length"]
 
 
 def test_tokens_stream_in_order_and_a_callback_may_end_a_text(model: ReferenceLlama) -> None:
-    streamed: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    streamed: list[list[int]] = [[], [], []]
 
     def on_token(user: int, token: int) -> bool:
         streamed[user].append(token)
@@ -59,7 +52,7 @@ def test_tokens_stream_in_order_and_a_callback_may_end_a_text(model: ReferenceLl
     prefill = []
     count = {"on_prefill": lambda *counts: prefill.append(counts)}
     result = generate(model, PROMPTS, max_new_tokens=6, on_token=on_token, **count)
-    assert [streamed[user] for user in range(3)] == result.token_ids
+    assert streamed == result.token_ids
     assert result.finish_reason == ["length", "callback", "length"] and len(result.token_ids[1]) == 3
     assert prefill == [(40, 137), (47, 137), (137, 137)]
 
@@ -90,11 +83,13 @@ def test_bad_requests_are_named(model: ReferenceLlama) -> None:
         generate(model, [[1]], max_new_tokens=0)
     with pytest.raises(ValueError, match="got 2.5"):
         generate(model, [[1]], max_new_tokens=2.5)
+    with pytest.raises(ValueError, match="the text has no tokens"):
+        measure_hits(model, [])
 
 
 def test_decisions_are_those_of_decoding_token_by_token():
     model = ReferenceLlama.random(untied(), seed=3)
-    ids = torch.randint(0, model.config.vocab_size, (200,), generator=torch.Generator().manual_seed(1)).tolist()
+    ids = random_tokens(200, 1, model.config.vocab_size)
     done: list[int] = []
     found = measure_hits(model, ids, 0.6, 32, done.append)
     policy, cache = ALSpecAttention(0.6, 32), model.new_cache(1, len(ids))
@@ -102,8 +97,3 @@ def test_decisions_are_those_of_decoding_token_by_token():
         model.forward(torch.tensor([[token]]), cache, policy=policy, logits="none")
     assert found.decisions_per_token() == policy.statistics.decisions_per_token()
     assert found.hits and found.misses and found.bypassed_positions == 63 and done == [128, 200]
-
-
-def test_a_text_without_tokens_cannot_be_measured():
-    with pytest.raises(ValueError, match="the text has no tokens"):
-        measure_hits(ReferenceLlama.random(untied()), [])

@@ -26,30 +26,21 @@ async def session(url: str, brief: bool) -> dict:
         assert answer.usage.completion_tokens == tokens
         return answer.choices[0].token_ids
 
+    def stream(prompt: str, tokens: int, **extra):
+        asked = {"max_tokens": tokens, "temperature": 0, "extra_body": {"ignore_eos": True, **extra}}
+        return client.completions.create(model=model, prompt=prompt, stream=True, **asked)
+
     async def streamed(prompt: str) -> tuple[list[int], int]:
-        pieces = []
-        stream = await client.completions.create(
-            model=model,
-            prompt=prompt,
-            max_tokens=6,
-            temperature=0,
-            stream=True,
-            extra_body={"ignore_eos": True, "return_token_ids": True},
-        )
-        async for piece in stream:
-            pieces.append(piece.choices[0].token_ids or [])
+        pieces = [piece.choices[0].token_ids or [] async for piece in await stream(prompt, 6, return_token_ids=True)]
         return [token for piece in pieces for token in piece], len(pieces)
 
     async def cancelled(prompt: str) -> int:
-        stream = await client.completions.create(
-            model=model, prompt=prompt, max_tokens=200, temperature=0, stream=True, extra_body={"ignore_eos": True}
-        )
-        count = 0
-        async for _ in stream:
+        pieces, count = await stream(prompt, 200), 0
+        async for _ in pieces:
             count += 1
             if count == 3:
                 break
-        await stream.close()
+        await pieces.close()
         return count
 
     if brief:

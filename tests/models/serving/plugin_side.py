@@ -6,9 +6,10 @@ blocks, and on a mesh of a worker."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, w
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.serving.draws import choose_on_host, number_at
 from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
+from tests.support.attention_cases import random_tokens
 
 
 @dataclass
@@ -36,16 +38,71 @@ class Step:
         self.there = True
 
 
-class Paged:
-    """A model over blocks, which start as NaN, so that reading a page that nobody wrote shows."""
+class TorchEngine:
+    """What models.llama31_8b.serving.mesh_engine does on a mesh, over blocks that start as NaN, so that reading a page
+    that nobody wrote shows."""
 
-    def __init__(self, model: ReferenceLlama, blocks: int, block_size: int) -> None:
+    def __init__(self, model: ReferenceLlama, users: int, blocks: int, block_size: int) -> None:
         config = model.config
-        self.model, self.block_size = model, block_size
+        self.model, self.users, self.vocab_size, self.block_size = model, users, config.vocab_size, block_size
         shape = (config.num_hidden_layers, 2, blocks, config.num_key_value_heads, block_size, config.head_dim)
         self.blocks = torch.full(shape, torch.nan, dtype=model.dtype)
+        self.warmed: list[str] = []
+        self.launches: list[str] = []
+        # What the device keeps for the next step that chooses tokens.
+        self.tokens = torch.zeros(users, dtype=torch.int64)
+        self.positions = torch.full((users,), -1)
 
-    def run(self, tokens: torch.Tensor, start: int, pages: torch.Tensor, padding: int = 0) -> torch.Tensor:
+    def prefill(self, tokens, start, pages):
+        assert start % self.block_size == 0
+        padding = max(32, 1 << (len(tokens) - 1).bit_length()) - len(tokens)
+        return self._run(torch.tensor([list(tokens)]), start, pages, padding)[-1]
+
+    def decode(self, tokens, positions, pages):
+        self.launches.append("decode")
+        return self._launched(self._logits(tokens, positions, pages)[:, None])
+
+    def sample(self, tokens, positions, pages, draws):
+        self.launches.append("sample" if tokens is not None else "sample resident")
+        if tokens is not None:
+            self.tokens, self.positions = tokens.long(), positions.clone()
+        assert torch.equal(self.positions, positions)
+        self.tokens = choose_on_host(self._logits(self.tokens, self.positions, pages), draws, self.positions)
+        self.positions = self.positions + (self.positions >= 0)
+        return self._launched(self.tokens[:, None])
+
+    def samples(self, draw):
+        return draw.params.greedy or 0 < draw.params.top_k <= 32
+
+    def start_read(self, step):
+        copy = Step(step.number, self.read(step), copied=True)
+        return copy, [copy]
+
+    def read(self, step):
+        if step.copied:
+            assert step.there, "nobody has waited for the copy"
+        else:
+            assert step.number == len(self.launches), "a later step has overwritten the result"
+        return step.result
+
+    read_tokens = read
+
+    def warm_up_prefill(self, again):
+        self.warmed.append("prefill again" if again else "prefill")
+
+    def warm_up_decode(self, sampling):
+        self.warmed.append("decode and sample" if sampling else "decode")
+
+    def _launched(self, result):
+        return Step(len(self.launches), result.clone())
+
+    def _logits(self, tokens, positions, pages):
+        found = torch.full((self.users, self.vocab_size), torch.nan)
+        for user in (positions >= 0).nonzero().flatten().tolist():
+            (found[user],) = self._run(tokens[user].view(1, 1).long(), int(positions[user]), pages[user])
+        return found
+
+    def _run(self, tokens: torch.Tensor, start: int, pages: torch.Tensor, padding: int = 0) -> torch.Tensor:
         """Return logits [tokens, vocab] of tokens at positions from `start`. padding: positions after them that are
         overwritten by NaN, as a device writes what a padded row gives."""
         count, pages = tokens.shape[1], torch.nn.functional.pad(pages, (0, 1))  # block 0 after the context
@@ -58,88 +115,14 @@ class Paged:
         cache.reserve(start)
         cache.commit(start)
         logits = self.model.forward(tokens, cache, logits="all")[0]
+        written = torch.stack([torch.cat(pair) for pair in zip(cache.keys, cache.values, strict=True)])  # as `held`
         for position in range(start, start + count):
-            block, row = int(table[position // self.block_size]), position % self.block_size
-            for layer in range(len(cache.keys)):
-                self.blocks[layer, 0, block, :, row] = cache.keys[layer][0, :, position]
-                self.blocks[layer, 1, block, :, row] = cache.values[layer][0, :, position]
+            block, row = table[position // self.block_size], position % self.block_size
+            self.blocks[:, :, block, :, row] = written[..., position, :]
         for position in range(start + count, start + count + padding):
             if position // self.block_size < len(pages):
                 self.blocks[:, :, pages[position // self.block_size], :, position % self.block_size] = torch.nan
         return logits
-
-
-class TorchEngine:
-    """What models.llama31_8b.serving.mesh_engine does on a mesh."""
-
-    def __init__(self, model: ReferenceLlama, users: int, blocks: int, block_size: int) -> None:
-        self.users, self.vocab_size, self.block_size = users, model.config.vocab_size, block_size
-        self.paged = Paged(model, blocks, block_size)
-        self.warmed: list[str] = []
-        self.launches: list[str] = []
-        # What the device keeps for the next step that chooses tokens.
-        self.tokens = torch.zeros(users, dtype=torch.int64)
-        self.positions = torch.full((users,), -1)
-
-    def prefill(self, tokens, start, pages):
-        assert start % self.block_size == 0
-        ids = torch.tensor([list(tokens)])
-        padding = max(32, 1 << (len(tokens) - 1).bit_length()) - len(tokens)
-        return self.paged.run(ids, start, pages, padding)[-1]
-
-    def decode(self, tokens, positions, pages):
-        self.launches.append("decode")
-        return self._launched(self._logits(tokens[:, None], positions[:, None], pages))
-
-    def sample(self, tokens, positions, pages, draws):
-        self.launches.append("sample" if tokens is not None else "sample resident")
-        if tokens is not None:
-            self.tokens, self.positions = tokens.long(), positions.clone()
-        assert torch.equal(self.positions, positions)
-        logits = self._logits(self.tokens[:, None], self.positions[:, None], pages)[:, 0]
-        self.tokens = choose_on_host(logits, draws, self.positions)
-        self.positions = self.positions + (self.positions >= 0)
-        return self._launched(self.tokens[:, None])
-
-    def samples(self, draw):
-        return draw.params.greedy or 0 < draw.params.top_k <= 32
-
-    def start_read(self, step):
-        copy = Step(step.number, self._result(step), copied=True)
-        return copy, [copy]
-
-    def read(self, step):
-        return self._result(step)
-
-    def read_tokens(self, step):
-        return self._result(step)
-
-    def warm_up_prefill(self, again):
-        self.warmed.append("prefill again" if again else "prefill")
-
-    def warm_up_decode(self, sampling):
-        self.warmed.append("decode and sample" if sampling else "decode")
-
-    def _launched(self, result):
-        return Step(len(self.launches), result.clone())
-
-    def _result(self, step):
-        if step.copied:
-            assert step.there, "nobody has waited for the copy"
-        else:
-            assert step.number == len(self.launches), "a later step has overwritten the result"
-        return step.result
-
-    def _logits(self, tokens, positions, pages):
-        found = torch.full((self.users, tokens.shape[1], self.vocab_size), torch.nan)
-        for user in range(self.users):
-            valid = int((positions[user] >= 0).sum())
-            if valid:
-                start = int(positions[user, 0])
-                assert positions[user, :valid].tolist() == list(range(start, start + valid))
-                chain = tokens[user : user + 1, :valid].long()
-                found[user, :valid] = self.paged.run(chain, start, pages[user], tokens.shape[1] - valid)
-        return found
 
 
 USERS, BLOCK, WIDTH = 3, 32, 8
@@ -176,7 +159,7 @@ class Plugin:
         blocks: int = 40,
         seed: int = 0,
         chooses: str = "host",
-        wait: Callable[[Any], None] = lambda step: step.arrive(),
+        wait: Callable[[Any], None] = Step.arrive,
     ) -> None:
         self.wait = wait
         self.adapter, self.chooses, self.users = adapter, chooses, users
@@ -190,10 +173,7 @@ class Plugin:
 
     @classmethod
     def over_torch(cls, model: ReferenceLlama, users: int = USERS, **options) -> Plugin:
-        def make(blocks: int, size: int) -> TorchEngine:
-            return TorchEngine(model, users, blocks, size)
-
-        adapter = LlamaForCausalLM(make, users, BLOCK * WIDTH)
+        adapter = LlamaForCausalLM(partial(TorchEngine, model, users), users, BLOCK * WIDTH)
         return cls(adapter, model.config, users=users, **options)
 
     def room(self, request: Request, positions: int) -> None:
@@ -222,11 +202,9 @@ class Plugin:
         ends = [min(r.length, r.computed + budget) for r in requests]
         for request, end in zip(requests, ends, strict=True):
             self.room(request, end)
-        tokens = torch.zeros(len(requests), max(ends), dtype=torch.int32)
-        for row, (request, end) in enumerate(zip(requests, ends, strict=True)):
-            tokens[row, :end] = torch.tensor(request.tokens[:end])
+        parts = [torch.tensor(r.tokens[:end], dtype=torch.int32) for r, end in zip(requests, ends, strict=True)]
         logits = self.adapter.prefill_forward(
-            tokens=tokens,
+            tokens=torch.nn.utils.rnn.pad_sequence(parts, batch_first=True),
             page_table=self.table(requests, len(requests)),
             kv_cache=self.cache,
             enable_trace=True,
@@ -280,30 +258,28 @@ class Plugin:
     def _sampling(self, requests: list[Request], reset: bool) -> dict:
         if self.chooses == "host":
             return {}
-        empty = self.users - len(requests)
-        params = [request.params for request in requests]
-        vocab = self.adapter.engine.vocab_size
+        params = [request.params for request in requests] + [GREEDY] * (self.users - len(requests))
         found = SimpleNamespace(
-            temperature=[p.temperature for p in params] + [0.0] * empty,
-            top_k=[p.top_k or vocab for p in params] + [vocab] * empty,
-            top_p=[0.0 if p.top_k == 1 else p.top_p for p in params] + [1.0] * empty,
-            seed=[p.seed for p in params] + [None] * empty,
+            temperature=[p.temperature for p in params],
+            top_k=[p.top_k or self.adapter.engine.vocab_size for p in params],
+            top_p=[0.0 if p.top_k == 1 else p.top_p for p in params],
+            seed=[p.seed for p in params],
             enable_log_probs=[False] * self.users,
         )
         return {"sampling_params": found, "reset_batch": reset}
 
     def _finish(self, requests: list[Request], step) -> None:
+        on_device = self.chooses == "device"
         if not isinstance(step, torch.Tensor):
-            step = self.adapter.process_decode_output_host(step, is_tokens=self.chooses == "device")
-        if self.chooses == "device":
+            step = self.adapter.process_decode_output_host(step, is_tokens=on_device)
+        if on_device:
             assert step.shape == (self.users, 1) and step.dtype == torch.int32
         else:
             assert step.shape == (self.users, 1, self.adapter.engine.vocab_size)
         for row, request in enumerate(requests):
             request.computed = len(request.tokens)
-            here = step[row]
-            on_device = self.chooses == "device"
-            self._give(request, int(here[0]) if on_device else chosen(here[-1], request.params, request.computed))
+            here = step[row, -1]
+            self._give(request, int(here) if on_device else chosen(here, request.params, request.computed))
 
     @staticmethod
     def _give(request: Request, token: int) -> None:
@@ -330,38 +306,30 @@ def alone(model: ReferenceLlama, request: Request) -> list[int]:
     return tokens
 
 
-def prompt_of(length: int, seed: int, vocab: int = 256) -> list[int]:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, vocab, (length,), generator=generator).tolist()
+prompt_of = partial(random_tokens, vocab=256)
+BUDGETS = (1000, 40, 64)  # tokens of a chunk
 
 
-def drawn_request(seed: int, draw: random.Random, vocab: int = 256, longest: int = 100) -> Request:
+def drawn_request(seed: int, draw: random.Random, longest: int = 100) -> Request:
     """Make a request of random length whose parameters are random too."""
     drawn = SamplingParams(1.0, top_k=8, seed=seed), SamplingParams(0.8, top_k=32, top_p=0.9, seed=7)
     params = draw.choice((GREEDY, *drawn))
-    return Request(prompt_of(draw.randint(1, longest), seed, vocab), draw.randint(1, 6), params)
+    return Request(prompt_of(draw.randint(1, longest), seed), draw.randint(1, 6), params)
 
 
-def serve(
-    plugin: Plugin,
-    requests: list[Request],
-    seed: int,
-    overlap: bool = False,
-    preempt: bool = True,
-    budgets: Sequence[int] = (1000, 40, 64),
-) -> list[int]:
+def serve(plugin: Plugin, requests: list[Request], seed: int, overlap: bool = False, preempt: bool = True) -> list[int]:
     """Serve requests that come, move between rows, are preempted and go in a random order, with decode steps between a
-    prompt's chunks; return how many each decode step had. budgets: tokens of a chunk."""
+    prompt's chunks; return how many each decode step had."""
     draw, waiting, running, sizes = random.Random(seed), list(requests), [], []
     prefilling: list[Request] = []
     while waiting or prefilling or running:
         free = plugin.users - len(running) - len(prefilling)
         if prefilling and (not running or draw.random() < 0.5):
-            plugin.prefill(prefilling, draw.choice(budgets))
+            plugin.prefill(prefilling, draw.choice(BUDGETS))
         elif waiting and free and (not running or draw.random() < 0.5):
             some = draw.randint(1, max(2, plugin.users // 2))
             new = [waiting.pop(0) for _ in range(min(len(waiting), free, some))]
-            plugin.prefill(new, draw.choice(budgets))
+            plugin.prefill(new, draw.choice(BUDGETS))
             prefilling += new
         elif preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
             waiting.append(running.pop(draw.randrange(len(running))))
@@ -379,22 +347,18 @@ def serve(
     return sizes
 
 
-def adapter_on(mesh, users: int, folder: Path, config: LlamaConfig, **settings: Any):
-    """Write a checkpoint of random weights into a folder; return the adapter of it. settings: of the adapter."""
-    tiny.write_checkpoint(folder, config)
-    hf_config = SimpleNamespace(_name_or_path=str(folder), alspec=settings)
-    return LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH)
-
-
 def served(
     mesh, folder: Path, requests: list[Request], users: int, seed: int, config: LlamaConfig, **settings: Any
 ) -> dict[str, Any]:
-    """Serve requests that come and go in a random order, steps overlapping, then each alone. Returns the texts, how
-    many requests each step had, and how many steps replayed a trace."""
+    """Serve requests that come and go in a random order, steps overlapping, then each alone, from a checkpoint of
+    random weights in `folder`. settings: of the adapter. Returns the texts, how many requests each step had, and how
+    many steps replayed a trace."""
     import ttnn
 
     on_device = {"chooses": "device", "wait": ttnn.event_synchronize}
-    adapter = adapter_on(mesh, users, folder, config, **settings)
+    tiny.write_checkpoint(folder, config)
+    hf_config = SimpleNamespace(_name_or_path=str(folder), alspec=settings)
+    adapter = LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH)
     plugin = Plugin(adapter, config, users=users, blocks=8 * users, seed=seed, **on_device)
     for traced in (False, True):
         plugin.adapter.warmup_model_decode([[]], traced, users, WIDTH, can_sample_on_device=True)

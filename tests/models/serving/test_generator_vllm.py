@@ -4,6 +4,7 @@
 plugin's parameters to draws: numbers of a seed and a position, and parameters that mean greedy."""
 
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -155,7 +156,7 @@ def test_warm_ups_compile_before_they_trace(reference):
 
 
 def test_refusals(reference):
-    adapter = LlamaForCausalLM(lambda count, size: TorchEngine(reference, USERS, count, size), USERS, 64)
+    adapter = LlamaForCausalLM(partial(TorchEngine, reference, USERS), USERS, 64)
     with pytest.raises(RuntimeError, match="allocate_kv_cache comes first"):
         adapter.warmup_model_decode([[]], False, USERS, WIDTH)
     with pytest.raises(ValueError, match="block size must be one of .* got 16"):

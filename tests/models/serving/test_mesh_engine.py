@@ -12,15 +12,13 @@ from tests.support.tt_programs import SMALLEST
 
 from .plugin_side import Request, built, drawn_request, prompt_of, served
 
-pytestmark = pytest.mark.timeout(1500)
-
 
 @pytest.mark.sim
 @pytest.mark.parametrize("dispatch", ["fast", pytest.param("slow", marks=pytest.mark.slow)])
 def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device, tmp_path, dispatch):
     """The first is preempted; then both are prefilled together, and steps of a greedy and a drawn text overlap."""
     vocab, drawn = SMALLEST.vocab_size, SamplingParams(1.0, top_k=8, seed=2)
-    requests = [Request(prompt_of(33, 0, vocab), 4), Request(prompt_of(1, 1, vocab), 3, drawn)]
+    requests = [Request(prompt_of(33, 0, vocab=vocab), 4), Request(prompt_of(1, 1, vocab=vocab), 3, drawn)]
     found = sim_device("2x1", dispatch=dispatch).run(served, tmp_path, requests, 2, 22, SMALLEST, timeout=1400)
     assert found["together"] == found["alone"] and found["sizes"] == [2, 2, 2]
     replays = found["replays"]

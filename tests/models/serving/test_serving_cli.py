@@ -65,7 +65,7 @@ def test_refusals_are_one_line(tmp_path, capsys, options, message):
         ({"precision": "accuracy"}, "performance", "name one of them"),
         ({"precision": "fast"}, None, "no precision 'fast'"),
         ({"threshold": 0.1}, None, "threshold have no effect with exact attention"),
-        ({"attention": "sink"}, None, "policies: exact, alspec"),
+        ({"attention": "sink"}, None, "no attention policy 'sink'; policies: exact, alspec"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(overrides, optimizations, message):

@@ -38,9 +38,9 @@ def near_ties() -> ReferenceLlama:
     return ReferenceLlama.from_state_dict(replace(CONFIG, name="near-ties"), weights)
 
 
-def prompts(count: int, length: int = 64, seed: int = 0, vocab: int = CONFIG.vocab_size) -> list[list[int]]:
+def prompts(count: int, length: int = 64, seed: int = 0) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, vocab, (count, length), generator=generator).tolist()
+    return torch.randint(0, CONFIG.vocab_size, (count, length), generator=generator).tolist()
 
 
 def rand(*shape, seed: int) -> torch.Tensor:

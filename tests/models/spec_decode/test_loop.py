@@ -6,6 +6,7 @@ by vLLM's definitions."""
 
 import json
 from functools import lru_cache
+from unittest import mock
 
 import pytest
 from loguru import logger
@@ -68,9 +69,9 @@ def run(drafts, prompts=PROMPTS, kind="ordinary", **options):
     return generate(model(kind), prompts, drafter=drafter, shape=shape, **options)
 
 
-def perfect(shape=DraftShape(6)):
+def perfect():
     """A draft model that is the target: every token of every block is accepted."""
-    return model_drafter(model()), shape
+    return model_drafter(model()), DraftShape(6)
 
 
 def plain(prompts=PROMPTS, **options):
@@ -208,12 +209,10 @@ def test_conversations_continue_after_their_caches(name):
         assert held == [[*text, *ids][:-1] for text, ids in zip(texts, result.token_ids, strict=True)]
         held = [ids[: len(ids) - (3 + user) * turn] for user, ids in enumerate(held)]
     first, second = held
+    held = "tokens, of which the cache holds the first"
     for context, words in (
-        ([first, [-1, 2]], "user 1 has 2 tokens, of which the cache holds the first 0"),
-        (
-            [[*first, -1], second],
-            f"user 0 has {len(first) + 1} tokens, of which the cache holds the first {len(first)}",
-        ),
+        ([first, [-1, 2]], f"user 1 has 2 {held} 0"),
+        ([[*first, -1], second], f"user 0 has {len(first) + 1} {held} {len(first)}"),
         ([first], "2 prompts for the contexts of 1 users"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -228,18 +227,10 @@ def test_what_an_interrupted_round_leaves_can_be_continued():
     for stop in range(2, 12):
         engine = TorchEngine(target, capacity=200)
         generator = Generator(engine, self_drafter(target, 32), DraftShape(5))
-        calls, forward = [], target.forward
-
-        def interrupted(*args, calls=calls, forward=forward, stop=stop, **kwargs):
-            calls.append(args)
-            if len(calls) == stop:
-                raise KeyboardInterrupt
-            return forward(*args, **kwargs)
-
-        target.forward = interrupted
-        with pytest.raises(KeyboardInterrupt):
+        calls = [mock.DEFAULT] * (stop - 1) + [KeyboardInterrupt]
+        interrupted = mock.patch.object(target, "forward", side_effect=calls, wraps=target.forward)
+        with interrupted, pytest.raises(KeyboardInterrupt):
             generator.generate(PROMPTS[:1], max_new_tokens=NEW_TOKENS, eos_token_ids=())
-        del target.forward
         held = generator.cached_ids(0)
         assert held == text[: len(held)] and len(held) >= 70
         rest = generator.generate([text[len(held) : 80]], max_new_tokens=10, eos_token_ids=(), context=[held])
@@ -266,11 +257,7 @@ def test_the_lossy_mode_runs_and_says_so(logged):
             "by the ngram drafter has none",
         ),
         (lambda: (NGramDrafter(), GROWN), {}, "no confidence"),
-        (
-            lambda: (model_drafter(small.resembling(0.1, vocab_size=80)), CHAIN),
-            {},
-            "80 token ids.*64",
-        ),
+        (lambda: (model_drafter(small.resembling(0.1, vocab_size=80)), CHAIN), {}, "80 token ids.*64"),
         (lambda: (self_drafter(model("draft"), 32), CHAIN), {}, "for itself, not for another"),
         (lambda: (self_drafter(model(), 32), DraftShape(2, 65, budget=99)), {}, "width 65 exceeds .* 64"),
         (perfect, {"prompts": [[1], []]}, "prompt of user 1 is empty"),

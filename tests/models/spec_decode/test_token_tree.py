@@ -34,13 +34,10 @@ def parent_arrays(draw, max_nodes=48):
     n = draw(st.integers(1, max_nodes))
     reach = draw(st.sampled_from([1, 2, 5, max_nodes]))
     roots = draw(st.booleans())
-    parents = [-1]
-    for node in range(1, n):
-        parents.append(draw(st.integers(-1 if roots else max(0, node - reach), node - 1)))
-    return parents
+    return [-1, *(draw(st.integers(-1 if roots else max(0, node - reach), node - 1)) for node in range(1, n))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(parent_arrays())
 def test_interval_mask_is_the_ancestor_mask(parents):
     tree = TokenTree.from_parents(parents)
@@ -67,7 +64,6 @@ def test_bad_parent_arrays_are_refused(parents, words):
         TokenTree.from_parents(parents)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=5), max_size=6))
 def test_merge_shares_common_prefixes_and_loses_nothing(sequences):
     tree, tokens = merge_sequences(9, sequences)
@@ -76,7 +72,7 @@ def test_merge_shares_common_prefixes_and_loses_nothing(sequences):
     assert len(paths) == len(set(paths)) and set(paths) == prefixes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(parent_arrays(max_nodes=12), min_size=1, max_size=4))
 def test_padded_batches_change_no_users_mask(arrays):
     batch = TokenTreeBatch.stack([TokenTree.from_parents(a) for a in arrays])
@@ -95,7 +91,7 @@ def test_padded_batches_change_no_users_mask(arrays):
             assert children == [c for c in range(n) if parents[c] == node]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 60))
 def test_fixed_shape_invariants(depth, branching, spare):
     budget = depth + 1 + spare
@@ -110,10 +106,8 @@ def test_fixed_shape_invariants(depth, branching, spare):
     assert set(shape.inner) == inner
     if shape.forest is not None:
         assert shape.forest.depth.tolist() == [int(shape.tree.depth[node]) - 1 for node in shape.inner]
-    siblings: dict[int, list[int]] = {}
-    for node, parent in enumerate(shape.tree.parents.tolist()):
-        siblings.setdefault(parent, []).append(int(shape.rank[node]))
-    for ranks in siblings.values():
+    for parent in (-1, *range(len(shape.tree))):
+        ranks = shape.rank[shape.tree.parents == parent].tolist()
         assert ranks == list(range(len(ranks))) and len(ranks) <= branching
 
 
@@ -124,23 +118,17 @@ def test_fixed_shape_prefers_first_candidates():
     assert shape.tree.parents.tolist() == [-1, 0, 0, 1, 1, 3] and shape.rank.tolist() == [0, 0, 1, 0, 1, 0]
 
 
-def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int):
-    """A draft whose next-token log-probabilities depend on the last token only: table [vocab, vocab]."""
-    tree = ConfidenceTree(torch.tensor([root]), branching, budget)
-    for _ in range(depth):
-        tree.expand(table[tree.tokens.gather(1, tree.frontier)])
-    trees, tokens, kept = tree.finish()
-    return TokenTreeBatch.stack(trees), tokens, kept
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_grown_tree_holds_the_most_probable_paths(seed):
+    """Of a draft whose next-token log-probabilities depend on the last token only: table [vocab, vocab]."""
     vocab, depth, branching, budget = 5, 3, 5, 12
     table = torch.log_softmax(3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1)
-    trees, tokens, _ = grow(table, 0, depth, branching, budget)
-    parents = trees.parents[0].tolist()
-    paths = {tuple(tokens[0, n] for n in path_to(parents, node)[1:]): node for node in range(trees.width)}
-    assert len(paths) == budget
+    growing = ConfidenceTree(torch.tensor([0]), branching, budget)
+    for _ in range(depth):
+        growing.expand(table[growing.tokens.gather(1, growing.frontier)])
+    (tree,), tokens, _ = growing.finish()
+    paths = {tuple(int(tokens[0, n]) for n in tree.path(node)[1:]) for node in range(len(tree))}
+    assert len(paths) == budget == len(tree)
 
     def score(path):
         return sum(float(table[a, b]) for a, b in zip((0, *path), path))
@@ -153,4 +141,4 @@ def test_grown_tree_holds_the_most_probable_paths(seed):
         candidates += level
         frontier = sorted(level, key=score, reverse=True)[:branching]
     best = sorted(candidates, key=score, reverse=True)[: budget - 1]
-    assert {tuple(int(t) for t in p) for p in paths} == {(), *best}
+    assert paths == {(), *best}

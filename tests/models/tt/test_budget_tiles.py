@@ -5,7 +5,7 @@ counts, chosen tiles, masses, tokens and caches are those of the reference, in w
 passes. Lost, stale and poisoned masses cost hits, never a wrong result."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pytest
@@ -21,22 +21,7 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY, tiny_for
-from tests.models.tt.pair_programs import (
-    Fault,
-    attention_alone,
-    bits_of,
-    build_pair,
-    caches_of,
-    chosen_tiles,
-    guarded,
-    load_cache,
-    own_masses,
-    poison,
-    put_known,
-    put_masses,
-    words_of,
-    wrap_sums,
-)
+from tests.models.tt import pair_programs as pairs
 from tests.support.tt_programs import check_close, figures, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -72,7 +57,7 @@ TEXT = (
     *((8, 32), (13, 40), (13, 20), (51, 65), (93, 0), (55, 75), (21, 21), (43, 29)),
     *((64, 41), (85, 22), (26, 22), (55, 50), (56, 16), (79, 62)),
 )
-POISON = poison(CAPACITY // TILE)
+POISON = pairs.poison(CAPACITY // TILE)
 LOST, LATE = 0, 1  # users
 SHORT = Case(
     *(TINY, 1, 0, 47, 2, (([0, 1], 2, THRESHOLD, True, None), ([0], 1, 0.0, False, None))),
@@ -86,11 +71,7 @@ PARTS = (
     ([0], 2, 0.0, True, None),
     ([0], 1, 0.0, False, POISON),
 )
-WHOLE = Case(
-    *(TINY, 1, 0, 47, 2, PARTS),
-    workers=1,
-    text=TEXT,
-)
+WHOLE = replace(SHORT, parts=PARTS)
 # Each chip of a row chooses the tiles of its own head, and the row decides over both. No decision is within a fifth of
 # the threshold, and no choice of tiles turns on less than 2 % of a mass.
 ROWS = Case(tiny_for(2, vocab_size=64, hidden_size=128), 2, 1, 12, 1, (([0], 4, 0.2, True, None),))
@@ -104,23 +85,18 @@ class OneRankForAll(ALSpecAttention):
         return out if self._accepted[layer, segments.rows, segments.tokens].all() else segments.exact()
 
 
-class Part(NamedTuple):
-    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: counts and attention
-    weights are forgotten before, as for a new prompt or a conversation turn. fault: before it."""
+class Step(NamedTuple):
+    """One decode step of the reference. anew: counts and attention weights are forgotten before, as for a new prompt or
+    a conversation turn. fault: before it. tokens, positions: of each user; position -1 skips a user. users: the others.
+    known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after: likewise after it. hits: of each
+    layer and user that took part, None where bypassed; unharmed: likewise, had there been no fault."""
 
     threshold: float
-    tokens: list[list[int]]
-    positions: list[list[int]]
-    anew: bool = False
-    fault: Fault | None = None
-
-
-class Step(NamedTuple):
-    """One step of the reference. known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after:
-    likewise after it. hits: of each layer and user that took part, None where bypassed; unharmed: likewise, had there
-    been no fault."""
-
+    anew: bool
+    fault: pairs.Fault | None
     users: list[int]
+    tokens: list[int]
+    positions: list[int]
     logits: torch.Tensor
     known: list
     after: list
@@ -129,69 +105,55 @@ class Step(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """parts, steps: the first part is one bypassed step, of a token that the prompt has there."""
+    """The first of the steps is bypassed, of a token that the prompt has there."""
 
     case: Case
     prefilled: list
-    parts: list[Part]
     steps: list[Step]
     cache: KVCache
 
 
-def decode_parts(mesh, expected: Expected) -> dict:
-    """Run parts behind prompts; a simulated prefill takes as long as six steps. Returns
+def decode(mesh, expected: Expected) -> dict:
+    """Run steps behind prompts; a simulated prefill takes as long as six. Returns
 
     - "steps": of each the logits of all chips, float32 [users, vocab], the priorities of both ranks after each layer,
-      and "chosen" and "masses" as of `words_of`;
-    - "outcomes": what is counted since the last part that began anew, of each part;
+      "chosen" and "masses" as of `words_of`, and what is "counted" since the last one that began anew;
     - "caches", as of `caches_of`, at the end; "forgotten": the masses after a reset then;
     - of two chips "alone": the logits of the last step by every chip alone, with exact attention over the same tiles;
       and "guarded", as of `guarded`.
     """
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
-    case, parts, chunk_size = expected.case, expected.parts, GUESS["chunk_size"]
+    case, chunk_size = expected.case, GUESS["chunk_size"]
     state = random_state_dict(case.config, case.seed)
     # By shapes a chip alone has more cores, and other sums.
     program = None if case.workers is None else ProgramConfig(workers_per_head=case.workers, key_chunk=chunk_size)
     how = {"users": case.users, "capacity": CAPACITY, "program": program}
-    model, pair = build_pair(mesh, case.config, state, **how, **GUESS)
-    load_cache(model, *expected.prefilled)
+    model, pair = pairs.build_pair(mesh, case.config, state, **how, **GUESS)
+    pairs.load_cache(model, *expected.prefilled)
 
-    told: dict = {"steps": [], "outcomes": []}
-    for part in parts:
-        pair.threshold = part.threshold
-        if part.anew:
+    told: dict = {"steps": []}
+    for number, step in enumerate(expected.steps):
+        pair.threshold = step.threshold
+        if step.anew:
             pair.reset()
-        if part.fault is not None:
-            put_masses(pair, part.fault, [step["masses"] for step in told["steps"]])
-        for tokens, positions in zip(part.tokens, part.positions, strict=True):
-            out = model.decode(model.step_inputs(tokens, positions))
-            model.check()
-            logits = [chip[0, 0, : case.users].float() for chip in of_chips(out)]
-            found = {"logits": logits, "priorities": pair.last_priorities()}
-            logger.info("step {}: {}", len(told["steps"]), found["priorities"])
-            found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
-            told["steps"].append(found)
-        told["outcomes"].append(pair.statistics())
-    told["caches"] = caches_of(model)
+        if step.fault is not None:
+            pairs.put_masses(pair, step.fault, [earlier["masses"] for earlier in told["steps"]])
+        out = model.decode(model.step_inputs(step.tokens, step.positions))
+        model.check()
+        logits = [chip[0, 0, : case.users].float() for chip in of_chips(out)]
+        found = {"logits": logits, "priorities": pair.last_priorities(), "counted": pair.statistics()}
+        logger.info("step {}: {}", number, found["priorities"])
+        found |= {name: pairs.words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
+        told["steps"].append(found)
+    told["caches"] = pairs.caches_of(model)
     if case.tp == 1:
-        exact = attention_alone()(chunk_size, False, pair.guess_range, pair.by_budget.chosen, program)
-        last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
-        alone = model.with_attention(exact).decode(last)
+        exact = pairs.attention_alone()(chunk_size, False, pair.guess_range, pair.by_budget.chosen, program)
+        alone = model.with_attention(exact).decode(model.step_inputs(step.tokens, step.positions))
         told["alone"] = [chip[0, 0, : case.users].float() for chip in of_chips(alone)]
-        told["guarded"] = guarded(model, pair.attention_pairs, 8)
+        told["guarded"] = pairs.guarded(model, pair.attention_pairs, 8)
     pair.reset()
-    return told | {"forgotten": words_of(pair.by_budget.masses)}
-
-
-@pytest.fixture(
-    scope="module",
-    params=[SHORT, *(pytest.param(case, marks=pytest.mark.slow) for case in (WHOLE, ROWS))],
-    ids=["short", "whole", "rows"],
-)
-def expected(request) -> Expected:
-    return on_the_reference(request.param)
+    return told | {"forgotten": pairs.words_of(pair.by_budget.masses)}
 
 
 @torch.inference_mode()
@@ -211,32 +173,31 @@ def on_the_reference(case: Case) -> Expected:
     sizes = (case.config.num_hidden_layers, case.users)
     nobody = [-1] * (case.users - 1)
     before = model.prefill([prompts[0][: BYPASSED_AT + 1]], model.new_cache(1, CAPACITY))
-    bypassed = Step([0], before, [], [], [[None]] * sizes[0], [[None]] * sizes[0])
-    parts = [Part(case.parts[0][2], [[prompts[0][BYPASSED_AT], *[0] * len(nobody)]], [[BYPASSED_AT, *nobody]])]
-    steps, policy = [bypassed], OneRankForAll(0.0, RANGE)
+    given, none = ([prompts[0][BYPASSED_AT], *[0] * len(nobody)], [BYPASSED_AT, *nobody]), [[None]] * sizes[0]
+    steps = [Step(case.parts[0][2], False, None, [0], *given, before, [], [], none, none)]
+    policy = OneRankForAll(0.0, RANGE)
     for users, count, threshold, anew, fault in case.parts:
         policy.threshold = threshold
         whole = None if fault is None else deepcopy((policy, cache))
         if anew:
             policy.by_budget.reset()
         if fault is not None:
-            put_known(policy.by_budget, fault, [step.after for step in steps])
-        tokens, positions = [], []
-        for _ in range(count):
-            known = own_masses(policy.by_budget, *sizes)
+            pairs.put_known(policy.by_budget, fault, [step.after for step in steps])
+        for number in range(count):
+            known = pairs.own_masses(policy.by_budget, *sizes)
             if case.text:
                 chosen = list(case.text[len(steps) - 1])
-            tokens.append(list(chosen))
-            positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(case.users)])
+            tokens = list(chosen)
+            positions = [int(cache.lengths[user]) if user in users else -1 for user in range(case.users)]
             unharmed = None if whole is None else step(users, *whole)[1]
             logits, hits = step(users, policy, cache)
-            wrap_sums(policy.by_budget, known)
+            pairs.wrap_sums(policy.by_budget, known)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
-            after = own_masses(policy.by_budget, *sizes)
-            steps.append(Step(users, logits, known, after, hits, unharmed or hits))
-        parts.append(Part(threshold, tokens, positions, anew, fault))
-    return Expected(case, prefilled, parts, steps, cache)
+            after = pairs.own_masses(policy.by_budget, *sizes)
+            how = (threshold, False, None) if number else (threshold, anew, fault)
+            steps.append(Step(*how, users, tokens, positions, logits, known, after, hits, unharmed or hits))
+    return Expected(case, prefilled, steps, cache)
 
 
 @pytest.mark.parametrize("case", [SHORT, WHOLE, ROWS], ids=["short", "whole", "rows"])
@@ -253,11 +214,29 @@ def test_the_case_has_hits_and_misses_and_faults_cost_hits(case):
     assert not harmed or found < unharmed
 
 
-@pytest.fixture(scope="module")
-def found(sim_mesh, expected) -> dict:
-    tp = expected.case.tp
-    grid = "2x2" if tp == 1 else "4x2"  # a reduction over the chips of a row wants eight cores
-    return sim_mesh((2, tp), grid).run(decode_parts, expected, timeout=3000)
+@pytest.mark.sim
+@pytest.mark.timeout(3100)
+@pytest.mark.parametrize(
+    "case",
+    [SHORT, *(pytest.param(case, marks=pytest.mark.slow) for case in (WHOLE, ROWS))],
+    ids=["short", "whole", "rows"],
+)
+def test_two_rows_do_what_the_reference_does(sim_mesh, case):
+    expected = on_the_reference(case)
+    grid = "2x2" if case.tp == 1 else "4x2"  # a reduction over the chips of a row wants eight cores
+    found = sim_mesh((2, case.tp), grid).run(decode, expected, timeout=3000)
+    check_tokens_and_decisions(found, expected)
+    check_outcomes(found, expected)
+    check_tiles_and_masses(found, expected)
+    check_caches(found, expected)
+    for before, after in zip(found["steps"][-1]["masses"], found["forgotten"], strict=True):
+        assert before[0].any() and not any(rank.any() for rank in after), "a new prompt or turn forgets all masses"
+    if case.tp == 1:
+        check_bits_of_exact_attention(found, expected)
+        # The failure of the second chip is told by its tokens alone; its state says why.
+        well, failed = found["guarded"]
+        assert well == ([7, 7], [[7]]) and failed[0] == [7, FAILED]
+        assert failed[1] == "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data"
 
 
 def heads_of(case: Case) -> list[tuple[int, int, int]]:
@@ -265,9 +244,8 @@ def heads_of(case: Case) -> list[tuple[int, int, int]]:
     return [(chip, *divmod(chip, case.tp)) for chip in range(2 * case.tp)]
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
+def check_tokens_and_decisions(found: dict, expected: Expected) -> None:
+    """They are the reference's on both ranks."""
     names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
     for ours, wanted in zip(found["steps"], expected.steps, strict=True):
         logits = ours["logits"]
@@ -284,11 +262,10 @@ def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
             sender ^= all(hits)
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_outcomes_count_hits_misses_and_bypassed_positions(found, expected):
+def check_outcomes(found: dict, expected: Expected) -> None:
+    """They count hits, misses and bypassed positions."""
     (_, steps, *_), *_ = expected.case.parts
-    bypassed, counted = found["outcomes"][:2]
+    bypassed, counted = (found["steps"][step]["counted"] for step in (0, steps))
     assert [(c.hits, c.misses, c.bypassed) for c in bypassed.layers] == [(0, 0, 1)] * len(bypassed.layers)
     assert bypassed.bypassed_positions == 1
     for layer, counts in enumerate(counted.layers):
@@ -298,14 +275,11 @@ def test_outcomes_count_hits_misses_and_bypassed_positions(found, expected):
     assert not counted.failures
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_chosen_tiles_and_masses_are_the_references(found, expected):
-    """Tile for tile, of each rank. Where two tiles are as heavy as each other but for the chips' rounding, either will
-    do; the case has none."""
-    positions = [each for part in expected.parts for each in part.positions]
+def check_tiles_and_masses(found: dict, expected: Expected) -> None:
+    """They are the reference's, tile for tile, of each rank. Where two tiles are as heavy as each other but for the
+    chips' rounding, either will do; the cases have none."""
     chosen = largest = 0.0
-    for ours, wanted, at in list(zip(found["steps"], expected.steps, positions, strict=True))[1:]:
+    for ours, wanted in list(zip(found["steps"], expected.steps, strict=True))[1:]:
         for layer in range(expected.case.config.num_hidden_layers):
             for chip, rank, head in heads_of(expected.case):
                 for user in wanted.users:
@@ -313,7 +287,7 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
                     if known is None:
                         assert not row.any()
                         continue
-                    assert bits_of(row) == chosen_tiles(known[head], RANGE, at[user] + 1)
+                    assert pairs.bits_of(row) == pairs.chosen_tiles(known[head], RANGE, wanted.positions[user] + 1)
                     chosen += 1
                     after = wanted.after[layer][rank][user][head]
                     masses = ours["masses"][layer][chip][user, 0, : len(after)].double() * MASS_UNIT
@@ -324,44 +298,20 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
     assert chosen >= 2 * (len(expected.steps) - 2)
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_at_threshold_zero_a_pair_has_the_bits_of_one_chips_exact_attention(found, expected):
-    """Over the same chosen tiles, which order the sums, poison's too; rank 0, whose tiles count, is the sender of both
-    layers."""
-    if expected.case is ROWS:
-        pytest.skip("decides at its threshold alone")
+def check_bits_of_exact_attention(found: dict, expected: Expected) -> None:
+    """At threshold 0 a pair has those of one chip over the same chosen tiles, which order the sums, poison's too; rank
+    0, whose tiles count, is the sender of both layers."""
     assert expected.steps[-1].hits == [[False], [False]]
     assert all(tensor is not None for tensor in (layer[0][0] for layer in expected.steps[-1].known)), "tiles to follow"
     for user in expected.steps[-1].users:
         assert torch.equal(found["steps"][-1]["logits"][0][user], found["alone"][0][user])
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_a_new_prompt_or_turn_forgets_all_masses(found):
-    for before, after in zip(found["steps"][-1]["masses"], found["forgotten"], strict=True):
-        assert before[0].any() and not any(rank.any() for rank in after)
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_caches_are_the_references_on_both_ranks(found, expected):
+def check_caches(found: dict, expected: Expected) -> None:
+    """They are the reference's on both ranks."""
     for layer, chips in enumerate(found["caches"]):
         for user, length in enumerate(expected.cache.lengths.tolist()):
             for chip, _, head in heads_of(expected.case):
                 for part, wanted in zip(chips[chip], (expected.cache.keys, expected.cache.values), strict=True):
                     pcc = figures(part[user, 0, :length], wanted[layer][user, head, :length])["pcc"]
                     assert pcc >= 0.999, (layer, user, chip)
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_no_token_is_emitted_after_an_exchange_that_failed(found, expected):
-    """The failure of the second chip is told by its tokens alone; its state says why."""
-    if expected.case is ROWS:
-        pytest.skip("as on two chips")
-    well, failed = found["guarded"]
-    assert well == ([7, 7], [[7]])
-    assert failed[0] == [7, FAILED]
-    assert failed[1] == "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data"

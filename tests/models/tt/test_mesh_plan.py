@@ -97,7 +97,6 @@ def test_a_mesh_that_does_not_open_leaves_no_fabric_on(ttnn):
 
 def test_collectives_have_l1_of_their_own_where_there_are_any(ttnn, monkeypatch):
     monkeypatch.setattr(compute_gate, "require_patched", mock.Mock(side_effect=RuntimeError("no gate")))
-    ttnn.get_num_devices.return_value = ttnn.get_num_pcie_devices.return_value = 2
     for shape, options in (((1, 2), {"l1_small_size": 32768}), ((2, 1), {})):
         MeshShape(*shape).open()
         assert ttnn.open_mesh_device.call_args.kwargs == options

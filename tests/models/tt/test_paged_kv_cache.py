@@ -16,10 +16,9 @@ from tests.support.tt_programs import prompt
 USERS, CAPACITY, BLOCK, BLOCKS = 2, 96, 32, 9
 
 
-def table_of(seed: int) -> torch.Tensor:
-    """Blocks in a random order; none of them is block 0."""
-    random = torch.Generator().manual_seed(seed)
-    return 1 + torch.randperm(BLOCKS - 1, generator=random)[: USERS * CAPACITY // BLOCK].view(USERS, -1)
+# Blocks in a random order; none of them is block 0.
+TABLE = 1 + torch.randperm(BLOCKS - 1, generator=torch.Generator().manual_seed(1))
+TABLE = TABLE[: USERS * CAPACITY // BLOCK].view(USERS, -1)
 
 
 def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) -> dict[str, list[torch.Tensor]]:
@@ -28,24 +27,17 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
     for positions that nobody has cached yet), and of a tree step, a commit, and the step after it."""
     import ttnn
 
-    from models.llama31_8b.tt.kv_cache import PagedKVCache
     from models.llama31_8b.tt.model import TtLlama, cache_prompt, overwrite, read
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
-    def build(blocks: int) -> TtLlama:
-        settings = ModelSettings(
-            users=USERS, capacity=CAPACITY, precision="accuracy", decode_sharding=sharding,
-            cache_blocks=blocks, block_size=BLOCK,
-        )  # fmt: skip
-        return TtLlama.from_state_dict(TINY, random_state_dict(TINY, 0), mesh, settings)
-
     found = {}
+    how = {"users": USERS, "capacity": CAPACITY, "precision": "accuracy", "decode_sharding": sharding}
     for name, blocks in (("plain", 0), ("paged", BLOCKS)):
-        model = build(blocks)
-        table = table_of(1)
+        settings = ModelSettings(**how, cache_blocks=blocks, block_size=BLOCK)
+        model = TtLlama.from_state_dict(TINY, random_state_dict(TINY, 0), mesh, settings)
         cache = model.cache
-        if isinstance(cache, PagedKVCache):
-            cache.set_page_table(table)
+        if blocks:
+            cache.set_page_table(TABLE)
         logits = []
         for user, text in enumerate(prompts):
             last = cache_prompt(model, text, user, BLOCK, logits=True)
@@ -55,9 +47,9 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
         inputs = model.step_inputs(tokens, lengths)
         step = TracedStep(mesh, lambda m=model, i=inputs: m.decode(i), why_no_trace(mesh) is not None)
         for number in range(2):
-            if number == 1 and isinstance(cache, PagedKVCache):
-                moved = table.clone()
-                moved[0, -1], moved[1, -1] = table[1, -1], table[0, -1]
+            if number == 1 and blocks:
+                moved = TABLE.clone()
+                moved[:, -1] = TABLE[:, -1].flip(0)
                 cache.set_page_table(moved)
             overwrite(inputs, model.step_inputs(tokens, lengths, on_device=False))
             logits.append(read(step()).float())
@@ -77,9 +69,6 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
             for tensor in (*cache.keys, *cache.values):
                 ttnn.deallocate(tensor)
     return found
-
-
-pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.mark.sim

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.load import load_state_dict, read_config
-from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings, SpeculationError
 from models.llama31_8b.tt.weights import HostWeights
-from tests.support.gguf_files import untied, write_hf_folder
+from tests.support.gguf_files import write_hf_folder
+from tests.support.machines import set_ttnn_version
 
 
 def check(shape, users=1, **settings) -> None:
@@ -42,14 +42,11 @@ def test_the_guess_is_by_a_budget_unless_told_otherwise():
             AttentionSettings(**{"policy": "alspec"} | wrong)
 
 
-LLAMA = preset("llama-3.1-8b")
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    pytest.importorskip("ttnn")  # its version is part of an entry's name
+    set_ttnn_version(monkeypatch, "1")  # a part of an entry's name
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    write_hf_folder(tmp_path / "tiny", untied())
+    write_hf_folder(tmp_path / "tiny")
     return tmp_path / "tiny"
 
 
@@ -69,8 +66,3 @@ def test_settings_are_refused_before_weights_are_read(folder):
     (folder / "model.safetensors").unlink()
     with pytest.raises(MeshError, match="8 chips .* cannot share"):
         HostWeights.load(folder, MeshShape(1, 8), ModelSettings())
-
-
-def test_an_unknown_attention_policy():
-    with pytest.raises(ValueError, match="no attention policy 'window'; policies: exact, alspec"):
-        AttentionSettings("window")

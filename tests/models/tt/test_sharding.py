@@ -27,7 +27,8 @@ from models.llama31_8b.tt.sharding import (
 )
 from perf.footprint.graph import CAPACITY
 from tests.models.tt.pair_programs import load_cache
-from tests.support.tt_programs import build, check_close, half_split, of_chips
+from tests.support.attention_cases import random_tokens
+from tests.support.tt_programs import build, check_close, half_split, of_chips, put, read
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
 
@@ -121,7 +122,6 @@ def decoded(mesh, plan: str, users: int) -> tuple[str, list[int]]:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "shape",
     [(1, 1), *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(1, 2), (1, 4), (1, 8), (2, 4)])],
@@ -151,27 +151,26 @@ PROMPT_CAPACITY = 128  # of prefilled prompts
 CACHED = 40  # positions with random keys and values before the first step
 
 
-def made(mesh, decode_sharding: str, users: int, precision: str, config: LlamaConfig = BANKED):
+def made(mesh, decode_sharding: str, users: int, config: LlamaConfig):
     """The model with random keys and values of all users at the first positions; all else is zero."""
-    model, _ = build(mesh, config, precision, users=users, capacity=SHORT, decode_sharding=decode_sharding)
+    model, _ = build(mesh, config, users=users, capacity=SHORT, decode_sharding=decode_sharding)
     shape = users, config.num_key_value_heads, SHORT, config.head_dim
     keys, values = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))[..., :CACHED, :]
     load_cache(model, [half_split(keys)], [values])
     return model
 
 
-def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat16") -> dict:
+def modules(mesh, decode_sharding: str, users: int) -> dict:
     """float32 results by module from the same inputs, of users at different positions: norm, fused product, attention
     (heads, rotation, cache, output projection), what it wrote into the cache, MLP, LM head."""
     import ttnn
 
     from models.llama31_8b.tt.layer import Pass
-    from models.llama31_8b.tt.model import read
 
-    model, found = made(mesh, decode_sharding, users, precision), {}
+    model, found = made(mesh, decode_sharding, users, BANKED), {}
     layer = model.layers[0]
     x = torch.randn(1, 1, users, BANKED.hidden_size, generator=torch.Generator().manual_seed(7)).bfloat16()
-    rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.L1_MEMORY_CONFIG)
+    rows = put(mesh, x, "L1")
     positions = [CACHED + 3 * user for user in range(users)]
 
     def keep(name: str, tensor) -> None:
@@ -191,28 +190,20 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
         for user, at in enumerate(positions):
             cached[user, :, at] = 0
         found[f"other {name}"] = cached
-    rows_of_products(mesh, model, keep)
+    # The output projection of rows as trees and prefill have them, interleaved.
+    wo, generator = layer.attention.wo, torch.Generator().manual_seed(9)
+    for name, count in (("rows of a tree", 20), ("rows of a prefill", 160)):
+        x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
+        keep(name, wo.rows(put(mesh, x), ttnn.DRAM_MEMORY_CONFIG))
     keep("mlp", layer.mlp(normed, model.layout))
     keep("head", model.head(normed, model.layout))
     return found
-
-
-def rows_of_products(mesh, model, keep) -> None:
-    """The output projection of rows as trees (20) and prefill (160) have them, interleaved."""
-    import ttnn
-
-    wo, generator = model.layers[0].attention.wo, torch.Generator().manual_seed(9)
-    for name, count in (("rows of a tree", 20), ("rows of a prefill", 160)):
-        x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
-        rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
-        keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
 
 
 def prompts(mesh, decode_sharding: str, chunks: list[list[int]], tokens: list[int]) -> dict:
     """Prefill a prompt of two layers in `performance` precision once per list of chunk sizes: float32 logits of the
     last token, cached keys and values of both layers, and how often all cores read a weight in the banks."""
     from models.llama31_8b.tt import modules as products
-    from models.llama31_8b.tt.model import read
 
     config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=PROMPT_CAPACITY)
     model, _ = build(
@@ -228,9 +219,8 @@ def prompts(mesh, decode_sharding: str, chunks: list[list[int]], tokens: list[in
             logits.append(read(out)[0, 0, (sizes[-1] - 1) % 32, : config.vocab_size].float())
     found = {"logits": torch.stack(logits), "banked": banked.call_count}
     for name in ("keys", "values"):
-        found[name] = torch.stack([read(cached).float() for cached in getattr(model.cache, name)])[
-            ..., : len(tokens), :
-        ]
+        cached = torch.stack([read(layer).float() for layer in getattr(model.cache, name)])
+        found[name] = cached[..., : len(tokens), :]
     return found
 
 
@@ -239,10 +229,9 @@ def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
     the end each chip's cached keys and values."""
 
     from models.llama31_8b.tt.layouts import gather
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
-    model = made(mesh, decode_sharding, 1, "bfloat16", BANKED_ROW)
+    model = made(mesh, decode_sharding, 1, BANKED_ROW)
     sampler = Sampler(model.site, SamplingParams(0.0))
     logits, chosen = [], []
     for step, token in enumerate(tokens):
@@ -260,8 +249,8 @@ def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
 def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
     """PCC 0.999 of every module from the same inputs, two users; keys and values land where they should and nowhere
     else. About 10 minutes: every product runs on the 64 cores that the readers beside the banks span."""
-    theirs = sim_device("2x1").run(modules, "interleaved", timeout=1200)
-    ours = sim_device("8x8", dispatch="fast").run(modules, "sharded", timeout=3000)
+    theirs = sim_device("2x1").run(modules, "interleaved", 2, timeout=1200)
+    ours = sim_device("8x8", dispatch="fast").run(modules, "sharded", 2, timeout=3000)
     assert set(ours) == set(theirs) and len(ours) == 11
     for name, got in ours.items():
         if name.startswith("other"):
@@ -275,7 +264,7 @@ def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
 @pytest.mark.timeout(3600)
 def test_a_prompt_by_weights_in_the_banks_is_that_by_interleaved_ones(sim_device):
     """Whole and in chunks of 64 and 36 tokens, through two layers in 8 and 4 bits: logits and caches to PCC 0.999."""
-    prompt = torch.randint(0, BANKED.vocab_size, (100,), generator=torch.Generator().manual_seed(4)).tolist()
+    prompt = random_tokens(100, 4, BANKED.vocab_size)
     chunks = [[100], [64, 36]]
     theirs = sim_device("2x1").run(prompts, "interleaved", chunks, prompt, timeout=1800)
     ours = sim_device("8x8").run(prompts, "sharded", chunks, prompt, timeout=3000)

@@ -34,14 +34,7 @@ class Drawn(NamedTuple):
 
 
 def forced(
-    mesh,
-    config,
-    state,
-    prefilled,
-    chunk_size: int,
-    capacity: int,
-    steps: list[Drawn],
-    decode_sharding: str = "interleaved",
+    mesh, config, state, prefilled, steps: list[Drawn], decode_sharding: str = "interleaved"
 ) -> tuple[list[dict], dict[Drawn, list]]:
     """Steps of the first layer: from the embedding to the exchange behind the layer, the first of each kind eagerly,
     the others from one trace for each kind where this dispatch has traces.
@@ -57,8 +50,8 @@ def forced(
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
     # By shapes a chip alone, which needs no core for a peer, might have more workers, and other sums.
-    program = ProgramConfig(workers_per_head=1, key_chunk=chunk_size)
-    how = {"capacity": capacity, "chunk_size": chunk_size, "decode_sharding": decode_sharding, "program": program}
+    program = ProgramConfig(workers_per_head=1, key_chunk=CHUNK_SIZE)
+    how = {"capacity": CAPACITY, "chunk_size": CHUNK_SIZE, "decode_sharding": decode_sharding, "program": program}
     model, pair = build_pair(mesh, config, state, **how)
     load_cache(model, *prefilled)
     layer, entered = model.layers[0], {}
@@ -95,7 +88,7 @@ def forced(
     for replay in replays.values():
         replay.release()
     make = attention_alone()
-    alone = {step: one_layer(make(chunk_size, guess=step.hit, program=program), step) for step in replays}
+    alone = {step: one_layer(make(CHUNK_SIZE, guess=step.hit, program=program), step) for step in replays}
     return told, {step: of_chips(out)[0].float() for step, out in alone.items()}
 
 
@@ -111,9 +104,7 @@ def test_a_hundred_drawn_outcomes_leave_what_one_chip_alone_computes(sim_mesh):
     steps = [step._replace(hit=draw.random() < 0.5) for step in steps]
     assert len(set(steps)) == 4 and abs(sum(step.hit for step in steps) / STEPS - 0.5) < 0.2
     state, given = prepared(SMALLEST)
-    told, alone = sim_mesh((2, 1), "2x2", dispatch="fast").run(
-        forced, SMALLEST, state, given, CHUNK_SIZE, CAPACITY, steps, timeout=7000
-    )
+    told, alone = sim_mesh((2, 1), "2x2", dispatch="fast").run(forced, SMALLEST, state, given, steps, timeout=7000)
     check(told, alone, steps)
 
 
@@ -129,7 +120,7 @@ def test_a_hit_and_a_miss_of_sharded_steps(sim_mesh):
     results = []
     for grid, decode_sharding in (("2x2", "interleaved"), ("8x8", "sharded")):
         told, alone = sim_mesh((2, 1), grid, dispatch="fast").run(
-            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, decode_sharding, timeout=3500
+            forced, config, state, given, steps, decode_sharding, timeout=3500
         )
         check(told, alone, steps)
         results.append(alone)

@@ -61,7 +61,6 @@ def caches_and_logits(mesh, case: Case) -> dict:
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "shape, grid, case",
     [

@@ -22,23 +22,16 @@ def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:
     # Blocks of 32 positions, so that a short context has a whole one to keep.
     model, _ = build(mesh, SMALLEST, capacity=96)
     request = {"max_new_tokens": new_tokens, "eos_token_ids": ()}
-    generator, starts = Generator(model, prefill_chunk=32), []
-    with mock.patch.object(model, "prefill", _seen(model.prefill, starts)):
+    generator = Generator(model, prefill_chunk=32)
+    with mock.patch.object(model, "prefill", wraps=model.prefill) as prefill:
         texts = generator.generate([first], **request).token_ids
         held = generator.cached_ids(0)
         texts += generator.generate([more], context=[held], **request).token_ids
     caches = [_cached(model, len(generator.cached_ids(0)))]
     texts += Generator(model, prefill_chunk=32).generate([[*held, *more]], **request).token_ids
     caches.append(_cached(model, len(generator.cached_ids(0))))
+    starts = [call.args[2] for call in prefill.call_args_list]  # after tokens and user
     return {"texts": texts, "held": held, "starts": starts, "caches": caches}
-
-
-def _seen(prefill, starts: list[int]):
-    def call(tokens, user, start=0, **named):
-        starts.append(start)
-        return prefill(tokens, user, start, **named)
-
-    return call
 
 
 def _cached(model, length: int) -> list:
@@ -54,14 +47,11 @@ def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
     from models.llama31_8b.tt.generator import Generator
 
     model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=128)
-    device = Generator(model, sample_on="device", prefill_chunk=32).generate(
-        prompts, max_new_tokens=new_tokens, eos_token_ids=()
-    )
-    lengths = [len(given) + new_tokens - 1 for given in prompts]
-    seen: list[list[torch.Tensor]] = [[] for _ in prompts]
+    request, seen = {"max_new_tokens": new_tokens, "eos_token_ids": ()}, [[] for _ in prompts]
+    device = Generator(model, sample_on="device", prefill_chunk=32).generate(prompts, **request)
     by_host = Generator(model, sample_on="host", prefill_chunk=32, on_logits=lambda user, row: seen[user].append(row))
-    host = by_host.generate(prompts, max_new_tokens=new_tokens, eos_token_ids=())
-    expected = generate(reference, prompts, max_new_tokens=new_tokens, eos_token_ids=())
+    host = by_host.generate(prompts, **request)
+    expected = generate(reference, prompts, **request)
     gaps = []
     for given, text in zip(prompts, expected.token_ids, strict=True):
         cache = reference.new_cache(1, 128)
@@ -74,7 +64,6 @@ def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
         "argmax": [[int(row.argmax()) for row in rows] for rows in seen],
         "reference": expected.token_ids,
         "gaps": gaps,
-        "lengths": lengths,
     }
 
 
@@ -102,8 +91,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
         "masses": [torch.stack(rows) for rows in masses],
         "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
     }
-    unlimited, seen = replace(params, top_k=0), []
-    first = {"on_token": lambda user, token: True}
+    unlimited, seen, first = replace(params, top_k=0), [], {"on_token": lambda user, token: True}
     return told | {
         "device from all": texts("device", prompts[:1], unlimited, **first),
         "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: seen.append(row), **first),
@@ -111,7 +99,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     }
 
 
-pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.sim
 
 
 def test_greedy_texts_of_users_at_different_positions(sim_device):

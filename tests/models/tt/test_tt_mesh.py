@@ -20,6 +20,7 @@ from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, PREFILL_CHUNK
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.footprint import __main__ as footprint
 from perf.footprint.graph import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
 from perf.lib.data_file import read
@@ -36,29 +37,25 @@ def measured(mesh, precision: str, users: int, capacity: int, chunk: int, how: d
     return measure(mesh, precision, users, capacity, chunk, **how)
 
 
+USUAL = (USERS, CAPACITY)
+
+
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize(
-    "precision, shape",
+    "precision, shape, users, capacity",
     [
-        *(("performance", shape) for shape in SHAPES if shape != (1, 4)),
-        ("accuracy", (1, 1)),
-        pytest.param("performance", (1, 4), marks=pytest.mark.slow),
-        *(pytest.param("accuracy", shape, marks=pytest.mark.slow) for shape in SHAPES[1:]),
+        *(("performance", shape, *USUAL) for shape in SHAPES if shape != (1, 4)),
+        ("accuracy", (1, 1), *USUAL),
+        ("performance", (1, 2), 1, LLAMA.max_position_embeddings),
+        pytest.param("performance", (1, 4), *USUAL, marks=pytest.mark.slow),
+        *(pytest.param("accuracy", shape, *USUAL, marks=pytest.mark.slow) for shape in SHAPES[1:]),
     ],
-    ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
+    ids=lambda value: f"{value[0]}x{value[1]}" if isinstance(value, tuple) else str(value),
 )
-def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
-    check(mock_mesh(shape), MeshShape(*shape), precision, USERS, CAPACITY)
-
-
-@pytest.mark.mock_mesh
-def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
-    check(mock_mesh((1, 2)), MeshShape(1, 2), "performance", 1, LLAMA.max_position_embeddings)
-
-
-def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) -> None:
-    """Build on a worker's mesh; what it takes agrees with the budget and fits."""
-    found = worker.run(measured, precision, users, capacity, CHUNK, {}, timeout=1500)
+def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape, users, capacity):
+    """What the model takes agrees with the budget and fits."""
+    plan = MeshShape(*shape)
+    found = mock_mesh(shape).run(measured, precision, users, capacity, CHUNK, {}, timeout=1500)
     logger.info("{} x {}: {}", users, capacity, footprint.memory_row(plan, precision, found))
     assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
@@ -158,38 +155,32 @@ def test_the_command_writes_a_row_a_build(tmp_path):
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
-    "shape, users, decode_sharding, predictor",
+    "shape, layers, users, decode_sharding, predictor",
     [
-        pytest.param((2, 1), 8, "interleaved", "ends", marks=pytest.mark.slow),
-        pytest.param((2, 1), 1, "sharded", "budget", marks=pytest.mark.slow),
-        pytest.param((2, 2), 1, "interleaved", "ends", marks=pytest.mark.slow),
-        ((2, 2), 8, "sharded", "budget"),
-        pytest.param((2, 4), 1, "interleaved", "ends", marks=pytest.mark.slow),
-        pytest.param((2, 4), 1, "sharded", "ends", marks=pytest.mark.slow),
-        ((2, 8), 1, "sharded", "budget"),
+        ((2, 2), 2, 8, "sharded", "budget"),
+        ((2, 8), 2, 1, "sharded", "budget"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ((2, 1), 2, 8, "interleaved", "ends"),
+                ((2, 1), 2, 1, "sharded", "budget"),
+                ((2, 2), 2, 1, "interleaved", "ends"),
+                *(((2, 4), 2, 1, sharding, "ends") for sharding in DECODE_SHARDINGS),
+                *(
+                    (shape, 32, 1, sharding, "ends")
+                    for shape in [(2, 1), (2, 2), (2, 4)]
+                    for sharding in DECODE_SHARDINGS
+                ),
+            ]
+        ),
     ],
     ids=lambda value: str(value).replace(", ", "x"),
 )
-def test_the_speculative_step_of_two_layers_builds_and_fits(mock_mesh, shape, users, decode_sharding, predictor):
-    check_pair(mock_mesh(shape), shape, users, layers=2, decode_sharding=decode_sharding, predictor=predictor)
-
-
-@pytest.mark.mock_mesh
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("decode_sharding", ["interleaved", "sharded"])
-@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
-def test_the_speculative_step_of_32_layers_builds_and_fits(mock_mesh, shape, decode_sharding):
-    check_pair(mock_mesh(shape), shape, 1, layers=32, decode_sharding=decode_sharding)
-
-
-def check_pair(
-    worker, shape: tuple[int, int], users: int, layers: int, decode_sharding: str, predictor: str = "ends"
-) -> None:
+def test_the_speculative_step_builds_and_fits(mock_mesh, shape, layers, users, decode_sharding, predictor):
     """Exact and speculative steps of the first layers: both fit, and what speculation holds beside is small."""
-    how = {"layers": layers, "decode_sharding": decode_sharding}
+    worker, how = mock_mesh(shape), {"layers": layers, "decode_sharding": decode_sharding}
     exact, speculative = (
         worker.run(measured, "performance", users, 4096, 512, how | guess, timeout=2900)
         for guess in ({"chunk_size": None}, {"chunk_size": 128, "predictor": predictor})
@@ -213,7 +204,6 @@ def built_and_filled(mesh, users: int, capacity: int, prompt: int, decode_shardi
     import ttnn
 
     from models.llama31_8b.tt.model import cache_prompt
-    from models.llama31_8b.tt.prefill import PREFILL_CHUNK
     from perf.footprint.mesh_build import build_model, in_use
 
     model = build_model(mesh, n150.PRECISION, users, capacity, decode_sharding=decode_sharding)
@@ -231,14 +221,7 @@ def built_and_filled(mesh, users: int, capacity: int, prompt: int, decode_shardi
     }
 
 
-@pytest.fixture
-def board(mock_mesh):
-    """One N150 as the demo opens it."""
-    return mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
-
-
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "users, prompt, decode_sharding",
     [
@@ -250,13 +233,15 @@ def board(mock_mesh):
     ],
     ids=["32K-sharded", "32K-interleaved", "longest-sharded", "eight users-sharded", "eight users-interleaved"],
 )
-def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(board, users, prompt, decode_sharding):
-    """prompt: its tokens, 256 more follow; None is the longest prompt that the longest context takes, or 32K."""
+def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(mock_mesh, users, prompt, decode_sharding):
+    """On one N150 as the demo opens it. prompt: its tokens, 256 more follow; None is the longest that the longest
+    context takes, or 32K."""
     options = DemoOptions(decode_sharding=decode_sharding, max_new_tokens=256)
     run = n150.plan_run(LLAMA, options, MeshShape(), prompt, users=users)
     assert (run.notice is None) == (prompt is not None)
     tokens = min(prompt or run.limit - 1, PROMPT)
-    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding, timeout=580)
+    board = mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
+    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding)
     logger.info("{} users, {} positions, {}: {}", users, run.target.capacity, decode_sharding, found)
     assert run.target.capacity >= (PROMPT if users == 1 else 8192)
     assert found["decoded"] == (1, 1, users, LLAMA.vocab_size) and found["prefilled"][3] == LLAMA.vocab_size

@@ -31,9 +31,11 @@ from tests.support.tt_programs import (
     modules,
     prefill_and_decode,
     prompt,
+    put,
+    read,
 )
 
-pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.sim
 
 
 def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
@@ -49,22 +51,17 @@ def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
 
 def norms_of_4096_columns(device) -> dict[int, dict[str, float]]:
     """In the worker: relative error of norms of rows, and by how much they are too long."""
-    import ttnn
-
     from models.llama31_8b.tt.modules import RMSNorm
 
     def normal(rows: int) -> torch.Tensor:
         return torch.randn(1, 1, rows, 4096, generator=torch.Generator().manual_seed(rows)).bfloat16()
 
-    def put(tensor: torch.Tensor):
-        return ttnn.from_torch(tensor, layout=ttnn.TILE_LAYOUT, device=device)
-
     weight, found = normal(1), {}
-    norm = RMSNorm(put(weight), 1e-5)
+    norm = RMSNorm(put(device, weight), 1e-5)
     for rows in (40, 96):  # two rows of four cores, a core for a tile of rows
         given = normal(rows)
         wanted = torch.nn.functional.rms_norm(given.double(), (4096,), eps=1e-5) * weight.double()
-        difference = ttnn.to_torch(norm(put(given))).double() - wanted
+        difference = read(norm(put(device, given))).double() - wanted
         length = (wanted * wanted).sum()
         found[rows] = {
             "error": float(difference.norm() / length.sqrt()),
@@ -103,8 +100,6 @@ def test_more_heads_than_cores_are_refused_before_weights(sim_device):
 
 def weight_cache(mesh, folder: str) -> dict:
     """Put three weights through a cache on disk, again, and without one of its files: counts, and if contents held."""
-    from models.llama31_8b.tt.model import read
-
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}
 
@@ -143,8 +138,6 @@ LONG, START, END = replace(ONE_LAYER, max_position_embeddings=2304), 1792, 2048
 def end_of_a_long_prompt(mesh) -> dict:
     """In the worker: the last logits of a chunk that attends to random keys and values before it, behind which
     everything is NaN, compared."""
-    from models.llama31_8b.tt.model import read
-
     model, reference = build(mesh, LONG, capacity=2304)
     generator = torch.Generator().manual_seed(0)
     shape = LONG.num_key_value_heads, model.capacity, LONG.head_dim
@@ -172,8 +165,6 @@ def one_step(mesh, positions: list[int]) -> dict:
     """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
     logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
     its new token."""
-    from models.llama31_8b.tt.model import read
-
     users, capacity = len(positions), 256  # two chunks of keys
     model, reference = build(mesh, ONE_LAYER, users=users, capacity=capacity)
     cache = reference.new_cache(users, capacity)
@@ -205,21 +196,27 @@ def one_step(mesh, positions: list[int]) -> dict:
     }
 
 
+STEPS = {
+    # The first position, both sides of a tile and of a chunk of keys, the last; a core a user.
+    "eight users, two skipped": ("8x1", [0, 31, -1, 32, 127, 128, -1, 255]),
+    # On two rows of two cores, as nine are on a board: heads are joined by another program of the stock op.
+    "cores that are no rectangle": ("2x2", [31, 128, 5]),
+}
+
+
 def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
     of the last logits and the cache, and the rows that the layer finished."""
-    from models.llama31_8b.tt.model import cache_prompt, read
+    from models.llama31_8b.tt.model import cache_prompt
 
     model, reference = build(mesh, ONE_LAYER)
     found = []
     for length, chunk in chunks.items():
-        seed = torch.Generator().manual_seed(length)
-        prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
-        cache = reference.new_cache(1, model.capacity)
-        expected = reference.prefill([prompt], cache)[0]
+        text, cache = prompt(length, length), reference.new_cache(1, model.capacity)
+        expected = reference.prefill([text], cache)[0]
         layer = model.layers[0]
         with mock.patch.object(layer, "after_attention", wraps=layer.after_attention) as finish:
-            tile = cache_prompt(model, prompt, 0, chunk, logits=True)
+            tile = cache_prompt(model, text, 0, chunk, logits=True)
         found.append(
             {
                 "length": length,
@@ -231,25 +228,15 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     return found
 
 
-def check_step(worker, positions: list[int]) -> None:
-    told = worker.run(one_step, positions, timeout=1200)
+@pytest.mark.parametrize("grid, positions", STEPS.values(), ids=STEPS)
+def test_a_step_of_users_at_their_own_positions(sim_device, grid, positions):
+    """A skipped user's cache, and of the others all but the new row, keep every bit."""
+    told = sim_device(grid).run(one_step, positions, timeout=1200)
     logger.info("{}", told)
     active = [position for position in positions if position >= 0]
     assert len(told["logits"]) == len(told["written"]) == len(active)
     assert all(row["pcc"] >= MIN_PCC for row in told["logits"] + told["written"])
     assert told["changed"] == [[] if position < 0 else [position] for position in positions]
-
-
-def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
-    """The first position, both sides of a tile and of a chunk of keys, the last; a core a user. A skipped
-    user's cache, and of the others all but the new row, keep every bit."""
-    positions = [0, 31, -1, 32, 127, 128, -1, 255]
-    check_step(sim_device("8x1"), positions)
-
-
-def test_users_on_cores_that_are_no_rectangle(sim_device):
-    """Three on two rows of two cores, as nine are on a board: heads are joined by another program of the stock op."""
-    check_step(sim_device("2x2"), [31, 128, 5])
 
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):

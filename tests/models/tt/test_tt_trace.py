@@ -79,7 +79,6 @@ GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("params", "replays", "fewest"),
     [(GREEDY, 2, 1), pytest.param(DRAWN, 8, 3, marks=pytest.mark.slow)],

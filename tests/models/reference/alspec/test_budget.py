@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from models.llama31_8b.reference.alspec.budget import BudgetGuess, running_averages, tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.model.attention import ManyQueries, OneQuery, Segments
-from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from tests.support.attention_cases import path_to, random_tokens, tiny_config
+from tests.support.attention_cases import dense_attention_of, filled, path_to, random_tokens
 
 BUDGET = 0.6
 RANGE = GuessRange.by_budget(32, BUDGET)
@@ -23,18 +22,11 @@ LENGTHS = (5, 90, 97, 160, 230)
 
 
 @pytest.fixture(scope="module")
-def model() -> ReferenceLlama:
-    return ReferenceLlama.random(tiny_config(), seed=2)
+def cache(model):
+    return filled(model, LENGTHS, 256)
 
 
-@pytest.fixture(scope="module")
-def cache(model: ReferenceLlama):
-    cache = model.new_cache(len(LENGTHS), 256)
-    model.prefill([random_tokens(n, seed=n) for n in LENGTHS], cache)
-    return cache
-
-
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.lists(st.sampled_from([0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 7.0, 512.0]), min_size=1, max_size=12),
     st.sampled_from([0.01, 0.25, 0.5, 0.75, 0.9, 0.999]),
@@ -52,7 +44,6 @@ def test_tiles_are_read_until_little_is_left(weight, budget, first, end):
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.sampled_from([0.0, 0.5, 0.9]))
-@settings(deadline=None)
 def test_averages_are_those_of_one_pass_after_another(sent, decay):
     generator = torch.Generator().manual_seed(len(sent))
     average, passes = torch.rand(2, 5, generator=generator), torch.rand(2, len(sent), 5, generator=generator)
@@ -84,29 +75,6 @@ TREES = [[-1, 0, 1, 0, 3, 3, 5], [-1, 0, 0, 2]]
 KEPT = [([0, 3, 5, 6], [0]), ([0], [0, 2, 3]), None, ([0, 1, 2], [0, 1]), ([0, 3], [0, 2]), ([0], [0])]
 
 
-def run_rounds(model, cache, rounds):
-    """Return by round the users' lengths before it, the layers' keys and values, and the policy's calls; and its
-    statistics. rounds: what users keep of TREES, None for a plain step."""
-    policy, found = Recorded(0.4, RANGE), []
-    for number, kept in enumerate(rounds):
-        policy.calls, lengths = {}, cache.lengths.tolist()
-        trees = None if kept is None else TokenTreeBatch.stack([TokenTree.from_parents(each) for each in TREES])
-        width = 1 if kept is None else trees.width
-        tokens = torch.tensor([random_tokens(width, seed=700 + 10 * number + row) for row in range(cache.batch)])
-        model.forward(tokens, cache, policy=policy, tree=trees, commit=kept is None)
-        written = [(k.clone(), v.clone()) for k, v in zip(cache.keys, cache.values, strict=True)]
-        found.append((lengths, written, policy.calls))
-        for row, nodes in enumerate(kept or ()):
-            cache.keep(row, nodes)
-    return found, policy.statistics
-
-
-def over_keys(query, keys, values, slots: list[int]) -> torch.Tensor:
-    """Attention of one query head over these slots of its head, float64."""
-    weights = (keys[slots].double() @ query.double()).exp()
-    return weights @ values[slots].double() / weights.sum()
-
-
 def averages_and_tiles(query, keys, span: GuessRange, before: list[list[float]] | None):
     """Averages by tile, and the tiles, of each head of one user and layer, key by key in float64. query: [kv_heads, g,
     d]."""
@@ -129,19 +97,23 @@ def averages_and_tiles(query, keys, span: GuessRange, before: list[list[float]] 
 
 
 def check_rounds(model, cache, rounds):
-    """Compare each user's decision, the outputs of all nodes and the sender, which changes when all users hit, with
-    loops over keys; return the calls with chosen tiles, the senders of all layers, and the statistics."""
-    found, statistics = run_rounds(model, cache, rounds)
+    """Run rounds, of each what users keep of TREES, None for a plain step. Compare each user's decision, the outputs of
+    all nodes and the sender, which changes when all users hit, with loops over keys; return the calls with chosen
+    tiles, the senders of all layers, and the statistics."""
+    policy, chosen, senders = Recorded(0.4, RANGE), 0, []
     known: dict[tuple[int, int, int], list[list[float]]] = {}
-    chosen, senders = 0, []
-    for kept, (lengths, cached, calls) in zip(rounds, found, strict=True):
-        sender = 0
+    for number, kept in enumerate(rounds):
+        policy.calls, lengths, sender = {}, cache.lengths.tolist(), 0
+        trees = None if kept is None else TokenTreeBatch.stack([TokenTree.from_parents(each) for each in TREES])
+        width = 1 if kept is None else trees.width
+        tokens = torch.tensor([random_tokens(width, seed=700 + 10 * number + row) for row in range(cache.batch)])
+        model.forward(tokens, cache, policy=policy, tree=trees, commit=kept is None)
         for layer in range(model.config.num_hidden_layers):
             hits = []
             for row, length in enumerate(lengths):
-                query, out = calls[layer, row]
+                query, out = policy.calls[layer, row]
                 parents = [-1] if kept is None else TREES[row]
-                (keys, values), slots = (part[row] for part in cached[layer]), length + 1
+                keys, values, slots = cache.keys[layer][row], cache.values[layer][row], length + 1
                 key = sender, layer, row
                 known[key], tiles = averages_and_tiles(query[:, :, 0], keys[:, :slots], RANGE, known.get(key))
                 chosen += any(tiles)
@@ -149,11 +121,13 @@ def check_rounds(model, cache, rounds):
                 tail = slots // 32 * 32 - RANGE.last
                 for node in range(len(parents)):
                     path = [length + each for each in path_to(parents, node)]
+                    exact.append(
+                        dense_attention_of(query[:, :, node].flatten(0, 1), keys, values, [*range(length), *path])
+                    )
                     for head, its in enumerate(tiles):
                         read = [k for k in range(length) if k < RANGE.first or k >= tail or k // 32 in its]
-                        for one in query[head, :, node]:
-                            guess.append(over_keys(one, keys[head], values[head], read + path))
-                            exact.append(over_keys(one, keys[head], values[head], [*range(length), *path]))
+                        own = keys[head : head + 1], values[head : head + 1]
+                        guess.append(dense_attention_of(query[head, :, node], *own, read + path))
                 ours, theirs = torch.cat(guess), torch.cat(exact)
                 ratio = float((ours - theirs).norm() / theirs.norm())
                 assert abs(ratio / 0.4 - 1) > 1e-4, "a near tie proves nothing"
@@ -162,7 +136,9 @@ def check_rounds(model, cache, rounds):
                 torch.testing.assert_close(out[: len(parents)].double(), wanted, atol=2e-5, rtol=0)
             senders.append(sender)
             sender ^= all(hits)
-    return chosen, senders, statistics
+        for row, nodes in enumerate(kept or ()):
+            cache.keep(row, nodes)
+    return chosen, senders, policy.statistics
 
 
 @pytest.mark.parametrize("users, steps", [(range(5), 6), ([4], 12)], ids=["bypassed", "alone"])

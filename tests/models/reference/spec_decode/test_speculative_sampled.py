@@ -100,13 +100,6 @@ def speculating(roots: torch.Tensor, drafted: torch.Tensor) -> tuple[torch.Tenso
     return warp_logits(logits, SamplingParams(1.0)), policy.statistics.steps[-1].accepted[:, :, 0]
 
 
-def likeliest_after(roots: torch.Tensor, width: int) -> torch.Tensor:
-    """What the draft model drafts after each root, its `width` likeliest tokens."""
-    cache = model("draft").new_cache(len(roots))
-    model("draft").prefill([LONG_PROMPT] * len(roots), cache)
-    return model("draft").forward(roots[:, None], cache)[:, 0].topk(width).indices
-
-
 def test_texts_have_the_distribution_of_the_speculating_target():
     """Which is a function of the text where drafts are: each token after a root is distributed as the target's that
     speculates on this very tree, and so is the one after an accepted draft. It is another target than the exact one.
@@ -124,7 +117,9 @@ def test_texts_have_the_distribution_of_the_speculating_target():
     )
     texts = torch.tensor(result.token_ids)
     roots = torch.arange(VOCAB)
-    drafted = likeliest_after(roots, width)
+    cache = model("draft").new_cache(VOCAB)
+    model("draft").prefill([LONG_PROMPT] * VOCAB, cache)
+    drafted = model("draft").forward(roots[:, None], cache)[:, 0].topk(width).indices
     found, accepted = speculating(roots, drafted)
     exact = model("target").new_cache(VOCAB)
     first = warp_logits(model("target").prefill([LONG_PROMPT] * VOCAB, exact)[:1], params)[0]

@@ -22,18 +22,6 @@ SETTINGS = {
 }
 
 
-def drawn_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Draw distinct tokens one after another, each from what the earlier ones leave: [n, vocab] and [n, count] ->
-    int64 [n, count]; 0 where a row has run out of tokens, a filler that must never be accepted."""
-    weights, drawn = probabilities.double().clone(), torch.zeros(uniforms.shape, dtype=torch.int64)
-    for column in range(uniforms.shape[1]):
-        rows = (weights.sum(-1) > 0).nonzero().flatten()
-        if len(rows):
-            drawn[rows, column] = inverse_cdf(weights[rows], uniforms[rows, column])
-        weights[torch.arange(len(weights)), drawn[:, column]] = 0.0
-    return drawn
-
-
 def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Target and draft as Markov chains over the last token: two [VOCAB, VOCAB] tables of next-token distributions."""
     generator = torch.Generator().manual_seed(seed)
@@ -42,39 +30,36 @@ def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.T
     return warp_logits(target, params), warp_logits(draft, params)
 
 
-def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str, seed: int) -> tuple[TokenTreeBatch, torch.Tensor]:
-    """DRAWS trees of one shape: children of every node drawn from q by `kind`. Returns trees and tokens."""
+def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str) -> tuple[TokenTreeBatch, torch.Tensor]:
+    """DRAWS trees of one shape: children of every node drawn from q by `kind`, of "distinct" ones without replacement;
+    where q has too few, tokens that it never gives fill up. Returns trees and tokens."""
+    generator = torch.Generator().manual_seed(100)
     trees = TokenTreeBatch.shared(shape, DRAWS)
     tokens = torch.full((DRAWS, len(shape)), ROOT)
     for node in range(len(shape)):
         children = (shape.parents == node).nonzero().flatten()
         if not len(children):
             continue
-        distribution, uniforms = q[tokens[:, node]], rand(DRAWS, len(children), seed=seed * 100 + node)
+        distribution = q[tokens[:, node]]
         if kind == "distinct":
-            drawn = drawn_without_replacement(distribution, uniforms)
+            tokens[:, children] = distribution.double().multinomial(len(children), generator=generator)
         else:
-            drawn = distribution.topk(len(children), dim=-1).indices
-        tokens[:, children] = drawn
+            tokens[:, children] = distribution.topk(len(children), dim=-1).indices
     return trees, tokens
 
 
-def two_tokens(verified, tokens: torch.Tensor, p: torch.Tensor, seed: int) -> torch.Tensor:
-    """The first two output tokens of every draw as one cell number; a second token the step did not yield is
-    drawn from the target, as the next step would."""
+def verified_by(shape: TokenTree, p: torch.Tensor, q: torch.Tensor, kind: str = "distinct"):
+    """Return an exact verification of DRAWS trees, and the p value of the first two output tokens, of which the second
+    is drawn from the target, as the next step would, where this one did not yield it."""
+    trees, tokens = draft_tree(shape, q, kind)
+    drawn_from = None if kind == "top" else q[tokens]
+    verified = verify_exact(trees, tokens, p[tokens], drawn_from, rand(*tokens.shape, seed=2))
     accepted = tokens.gather(1, verified.path.clamp(min=0))
     output = torch.cat([accepted, verified.bonus.unsqueeze(1)], dim=1)
-    rows = torch.arange(len(output))
-    output[rows, verified.lengths] = verified.bonus
+    output[torch.arange(DRAWS), verified.lengths] = verified.bonus
     first = output[:, 0]
-    drawn = inverse_cdf(p[first], rand(len(output), seed=seed)[:,])
-    second = torch.where(verified.lengths >= 1, output[:, 1], drawn)
-    return first * VOCAB + second
-
-
-def pairs(p: torch.Tensor) -> torch.Tensor:
-    """Return p(first | root) p(second | first)."""
-    return p[ROOT].double().unsqueeze(1) * p.double()
+    second = torch.where(verified.lengths >= 1, output[:, 1], inverse_cdf(p[first], rand(DRAWS, seed=3)))
+    return verified, p_value(first * VOCAB + second, p[ROOT].double().unsqueeze(1) * p.double())
 
 
 SHAPES = {
@@ -89,10 +74,7 @@ SHAPES = {
 @pytest.mark.parametrize("form", SHAPES)
 def test_output_has_the_targets_distribution(form, kind, setting):
     p, q = tables(SETTINGS[setting])
-    trees, tokens = draft_tree(SHAPES[form], q, kind, seed=1)
-    drawn_from = None if kind == "top" else q[tokens]
-    verified = verify_exact(trees, tokens, p[tokens], drawn_from, rand(*tokens.shape, seed=2))
-    value = p_value(two_tokens(verified, tokens, p, seed=3), pairs(p))
+    verified, value = verified_by(SHAPES[form], p, q, kind)
     accepted = float(verified.lengths.double().mean())
     logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, 1 + accepted)
     assert accepted > 0.2, "the draft must matter for this test to mean anything"
@@ -104,18 +86,13 @@ def test_siblings_beyond_the_drafts_support_are_skipped():
     p, _ = tables(SETTINGS["t1"])
     _, q = tables(SamplingParams(0.5, top_p=0.5))
     assert int((q[ROOT] > 0).sum()) < 3
-    trees, tokens = draft_tree(SHAPES["star"], q, "distinct", seed=1)
-    verified = verify_exact(trees, tokens, p[tokens], q[tokens], rand(*tokens.shape, seed=2))
-    assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) > 1e-3
+    assert verified_by(SHAPES["star"], p, q)[1] > 1e-3
 
 
 def test_siblings_raise_acceptance():
     p, q = tables(SETTINGS["t1"])
-    rates = []
-    for width in (1, 2, 4):
-        trees, tokens = draft_tree(TokenTree.from_parents([-1] + [0] * width), q, "distinct", seed=1)
-        verified = verify_exact(trees, tokens, p[tokens], q[tokens], rand(*tokens.shape, seed=2))
-        rates.append(float(verified.lengths.double().mean()))
+    stars = (TokenTree.from_parents([-1] + [0] * width) for width in (1, 2, 4))
+    rates = [float(verified_by(star, p, q)[0].lengths.double().mean()) for star in stars]
     # One child is accepted with probability sum(min(p, q)).
     assert rates[0] == pytest.approx(float(torch.minimum(p[ROOT], q[ROOT]).sum()), abs=0.01)
     assert rates[0] + 0.05 < rates[1] and rates[1] + 0.02 < rates[2]
@@ -126,7 +103,7 @@ def test_siblings_raise_acceptance():
 def test_greedy_is_exact_at_temperature_zero(form, kind):
     p, q = tables(SETTINGS["t1"], seed=9)
     one_hot = warp_logits(p.log(), SamplingParams())
-    trees, tokens = draft_tree(SHAPES[form], q, kind, seed=1)
+    trees, tokens = draft_tree(SHAPES[form], q, kind)
     uniforms = rand(*tokens.shape, seed=2)
     greedy = verify_greedy(trees, tokens, p.argmax(-1)[tokens])
     exact = verify_exact(trees, tokens, one_hot[tokens], None if kind == "top" else q[tokens], uniforms)
@@ -200,9 +177,8 @@ def test_matches_the_papers_equations(scale):
     trees = TokenTreeBatch.shared(TokenTree.chain(gamma + 1), rows)
     got = verify_sigmoid(trees, tokens, z_p, z_q, uniforms, SamplingParams(1.0), SigmoidApproximation(*scale))
     for row in range(rows):
-        expected = paper_step(
-            z_p[row].tolist(), z_q[row].tolist(), tokens[row, 1:].tolist(), uniforms[row].tolist(), *scale
-        )
+        given = (part.tolist() for part in (z_p[row], z_q[row], tokens[row, 1:], uniforms[row]))
+        expected = paper_step(*given, *scale)
         assert (int(got.lengths[row]), int(got.bonus[row])) == expected, row
     assert 0 < int((got.lengths < gamma).sum()) < rows, "both outcomes must occur"
 

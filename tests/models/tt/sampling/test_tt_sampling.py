@@ -15,7 +15,7 @@ from loguru import logger
 from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
 from models.llama31_8b.tt.mesh import MeshShape, Site
 from runtime_patches.simulated_n150.testing.tensors import on_chips
-from tests.support.tt_programs import BAND, TINY, margin, of_chips
+from tests.support.tt_programs import BAND, TINY, margin, of_chips, put, read
 from tt_kernels.speculative_sampling.checks import check_temperature, nearest_temperature
 
 
@@ -36,15 +36,11 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     Returns the arg-max of each row; the candidates' values and keys; for each
     case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [rows].
     """
-    import ttnn
-
-    from models.llama31_8b.tt.model import read
-
     vocab = logits.shape[1]
     greedy = make_chooser(mesh, SamplingParams(), vocab, block_tiles=block_tiles)
     # What the head makes of the padding must not be chosen, even where it is larger than all logits.
     padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
-    given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    given = put(mesh, padded[None, None])
     values, keys = greedy.candidates(given)
     draws = []
     for params, numbers in cases:
@@ -62,7 +58,6 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
 
 def pick_among(mesh, ids, numbers) -> list[int]:
     """Tokens drawn by uniform `numbers` [rows] from equally probable, ascending `ids` [rows, 32] of Llama 3.1's."""
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import ORIGIN
 
     sampler = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
@@ -74,18 +69,12 @@ def pick_among(mesh, ids, numbers) -> list[int]:
 def choose_per_user(mesh, logits, batches: list) -> list:
     """bfloat16 logits [users, vocab]; batches: for each call a pair of parameters and a number per user. Returns each
     call's tokens, int64 [users]; all calls replay one trace where the mesh has them."""
-    import ttnn
-
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import PerUserSampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     users, vocab = logits.shape
     sampler = PerUserSampler(site(mesh, vocab), users)
-    padded = -(-vocab // 32) * 32
-    blank = logits.new_zeros(1, 1, users, padded)
-    blank[0, 0, :, :vocab] = logits
-    given = ttnn.from_torch(blank, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    given = put(mesh, F.pad(logits, (0, -vocab % 32))[None, None])
     step = TracedStep(mesh, lambda: sampler(given, sampler.numbers), why_no_trace(mesh) is not None)
     found = []
     for draws in batches:
@@ -106,13 +95,7 @@ def likeliest(mesh, logits) -> list:
     sampler = make_chooser(mesh, SamplingParams(), vocab)
     width = sum(sampler.blocks) * mesh.shape[1]
     padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
-    given = ttnn.from_torch(
-        padded[None, None],
-        dtype=ttnn.bfloat16,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=sampler.mesh_shape.mapper(mesh, -1),
-    )
+    given = on_chips(mesh, padded[None, None], ttnn.bfloat16, ttnn.TILE_LAYOUT, sampler.mesh_shape.mapper(mesh, -1))
     output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
     sampler(given, None, output)
     return [chip[0].tolist() for chip in of_chips(output)]
@@ -201,7 +184,6 @@ BORDER = 2.0**-19
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(900)
 def test_draws_of_two_chips_are_the_references(sim_mesh):
     """By temperature alone, from 64 columns of a chip, 56 of the other, padding: numbers beside borders, 0, nearly 1.
 
@@ -218,7 +200,7 @@ def test_draws_of_two_chips_are_the_references(sim_mesh):
     numbers = borders.gather(1, ids)[:, 0] + torch.where(torch.arange(12) % 2 == 0, 1.0, -1.0) * 1.5 * BORDER
     numbers = numbers.clamp(0, 1 - 2**-20)
     numbers[3], numbers[5], numbers[6], numbers[7] = 0.5, 0.0, 1 - 2**-20, 1 - 2**-22
-    drawn, other = sim_mesh((1, 2), "2x1").run(draw_on_a_row, logits, params, numbers, timeout=800)
+    drawn, other = sim_mesh((1, 2), "2x1").run(draw_on_a_row, logits, params, numbers)
     assert torch.equal(drawn, other)
     clear = margin(masses, numbers) >= BORDER
     assert clear.sum() >= 7 and clear[3]

@@ -3,8 +3,6 @@
 """Whole texts with drafts on simulated chips, by every drafter, against the reference's loop with the same drafts and
 against plain decoding; on one chip, on a row of two, and on a pair that speculates on attention as well."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest
@@ -29,8 +27,9 @@ from tests.support.tt_programs import NEAR_TIE, SMALLEST, build, cache_figures, 
 
 GREEDY = SamplingParams(0.0)
 WINDOW = 32  # keys at either end that a model drafts over for itself
-LIMIT_S = 1700
 TWO_LAYERS = replace(TINY, num_attention_heads=1)
+# A head and 64 columns of the MLP for each chip of a row of two.
+OF_A_ROW = replace(TINY, num_key_value_heads=2, intermediate_size=128)
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,6 @@ class Case:
     threshold: float | None = None
     decisions: tuple[int, int] | None = None
 
-    def on_its_mesh(self) -> Case:
-        """With a head and 64 columns of the MLP for each chip of a row of several."""
-        chips = self.mesh[1]
-        split = {"num_attention_heads": chips, "num_key_value_heads": chips, "intermediate_size": 64 * chips}
-        return self if chips == 1 else replace(self, config=replace(self.config, **split))
-
 
 def written(mesh, case: Case) -> dict:
     """Return texts of the chips, of the reference's loop with the same drafts, and of plain decoding; of the former two
@@ -77,8 +70,7 @@ def written(mesh, case: Case) -> dict:
     from models.llama31_8b.tt.model import TtLlama, read
     from models.llama31_8b.tt.spec_decode import drafters
 
-    case, users = case.on_its_mesh(), len(case.prompts)
-    config, state, policy = case.config, random_state_dict(case.config, 0), None
+    users, config, state, policy = len(case.prompts), case.config, random_state_dict(case.config, 0), None
     if case.threshold is None:
         model, reference = build(mesh, config, users=users, capacity=case.capacity)
     else:
@@ -189,11 +181,11 @@ CASES = {
     "self": Case("self", [prompt(97, 77)], 5, DraftShape(2), (2, 2), TINY.with_layers(1), capacity=128, replays=1),
     # Two layers read the same input. Sequential drafts of the same weights would all be accepted.
     "parallel layers": Case("model", [prompt(12, 21)], 5, DraftShape(2), (2, 2), draft_layers=2, fuzzy=[[0, 1]]),
-    "long": Case("model", LONG, 24, DraftShape(4), (13, 10), mesh=(1, 2)),
+    "long": Case("model", LONG, 24, DraftShape(4), (13, 10), OF_A_ROW, (1, 2)),
     "long, parallel layers": Case(
-        "model", LONG, 24, DraftShape(4), (5, 17), mesh=(1, 2), draft_layers=2, fuzzy=[[0, 1]]
+        "model", LONG, 24, DraftShape(4), (5, 17), OF_A_ROW, (1, 2), draft_layers=2, fuzzy=[[0, 1]]
     ),
-    "chains of a row": Case("model", LONG, 9, DraftShape(2), (5, 2), mesh=(1, 2), replays=5),
+    "chains of a row": Case("model", LONG, 9, DraftShape(2), (5, 2), OF_A_ROW, (1, 2), replays=5),
     # A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text.
     "pair, chains at threshold 0": Case(
         *("model", [prompt(130, 11)], 7, DraftShape(2), (2, 4), SMALLEST, (2, 1)),
@@ -253,9 +245,5 @@ def test_texts_and_their_metrics_are_the_references(sim_device, sim_mesh, name, 
     check_rows("cache", told.get("cache", []))
     assert found.get("decisions") == wanted.get("decisions") == case.decisions and not told.get("failures")
     assert (told["why_eager"] is None) == (dispatch == "fast")
-    if dispatch == "slow":
-        assert told["replays"] == 0
-    elif case.replays is None:
-        assert told["replays"] > 0
-    else:
-        assert told["replays"] == case.replays
+    replays = 0 if dispatch == "slow" else case.replays
+    assert told["replays"] > 0 if replays is None else told["replays"] == replays
