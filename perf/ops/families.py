@@ -163,12 +163,25 @@ def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
 
 
 NO_PRODUCT = "none"
+PRODUCT_COLUMNS = {"qkv": 6144, "gate_up": 28672}  # of Llama 3.1 8B
+
+
+def _of_programs_apart(row: Row) -> Row:
+    """Return the recorded cycles of an all-reduce and of a chip's product."""
+    if (row["users"], row["columns"], row["tp"] or row["chips"]) != (1, 4096, row["chips"]):
+        return dict.fromkeys(("all_reduce", "product_apart", "saved"))
+    shape = f"{row['columns']}x{PRODUCT_COLUMNS[row['product']] // row['chips']}"
+    apart = {"tp": row["chips"], "sharding": "sharded", "stage": "layer", "shape": shape}
+    product = next(op["cycles"] for op in read_rows("steps/decode_layer_ops.csv") if op.items() >= apart.items())
+    reduced = next(each["cycles"] for each in read_rows("ops/all_reduce.json") if each["chips"] == row["chips"])
+    return {"all_reduce": reduced, "product_apart": product, "saved": reduced + product - row["cycles"]}
 
 
 def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
-    """Return what the sweep of stock ops has in the op's place, None where it has nothing."""
+    """Return what the sweep of stock ops has in the op's place, None where it has nothing; or with the next product of
+    Llama 3.1 8B what all-reduce and product take apart."""
     if row["product"] != NO_PRODUCT:
-        return dict.fromkeys(("reduce_scatter", "all_gather", "stock", "of_stock"))
+        return _of_programs_apart(row)
     found: Row = {op: collective_cycles(op, row["chips"], row["columns"]) for op in ("reduce_scatter", "all_gather")}
     both = None if None in found.values() else sum(found.values())
     return found | {"stock": both, "of_stock": both and row["cycles"] / both}
@@ -372,7 +385,7 @@ FAMILIES: dict[str, Family] = {
         "the next product, of a chip of tp",
         options={"chips": 2, "users": 1, "columns": 4096, "product": NO_PRODUCT, "tp": 0},
         choices={"chips": (2, 4, 8), "product": (NO_PRODUCT, "qkv", "gate_up")},
-        points={"default": ["chips=2,4,8", "chips=2,4,8 product=qkv,gate_up"]},
+        points={"default": ["chips=2,4,8"], "products": ["chips=2,4,8 product=qkv,gate_up"]},
         chip=lambda point: Chip("4x3" if point.product == NO_PRODUCT else "8x8", mesh=(1, point.chips), timed=True),
         measure="rows.all_reduce",
         complete=_of_collectives,

@@ -25,7 +25,6 @@ from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read_rows
 from perf.lib.launch_labels import DECODE_PRODUCT
-from perf.ops.families import NO_PRODUCT
 from perf.step.shapes import EMBEDDING, FULL_GRID, HEAD, LAYER, THIN_VOCABULARY, check_fits, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 
@@ -77,10 +76,12 @@ def token_of(
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
     """Return the executed cycles of a gather of `config`'s hidden size over 1x`tp` chips, of an all-reduce, and of a
     layer's all-reduces with the products in them."""
-    rows = read_rows("ops/all_reduce.json")
-    sums = {row["product"]: row["cycles"] for row in rows if (row["chips"], row["columns"]) == (tp, config.hidden_size)}
-    found = {"gather": collective_cycles("all_gather", tp, config.hidden_size), "all_reduce": sums[NO_PRODUCT]}
-    return found | {"all_reduces": sums["qkv"] + sums["gate_up"]}
+    cycles = [
+        [row["cycles"] for row in read_rows(name) if (row["chips"], row["columns"]) == (tp, config.hidden_size)]
+        for name in ("ops/all_reduce.json", "ops/all_reduce_products.json")
+    ]
+    gather = collective_cycles("all_gather", tp, config.hidden_size)
+    return {"gather": gather, "all_reduce": cycles[0][0], "all_reduces": sum(cycles[1])}
 
 
 def replaced_by_all_reduces(names: Sequence[str]) -> list[bool]:
